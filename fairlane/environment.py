@@ -1,0 +1,136 @@
+"""Every setting that an operator can give, read and checked in one place.
+
+Each value comes from the environment or a `.env` file. A bad one raises ImproperlyConfigured with
+one line that names the variable, the value, and what is allowed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import environ
+import structlog
+from django.core.exceptions import ImproperlyConfigured
+
+ROOT = Path(__file__).resolve().parent.parent
+
+env = environ.FileAwareEnv()
+environ.Env.read_env(ROOT / ".env")
+
+
+def choice(name: str, default: str, allowed: tuple[str, ...]) -> str:
+    value = str(env.str(name, default=default))
+    if value not in allowed:
+        raise ImproperlyConfigured(f"{name} is {value!r}; it takes one of: {', '.join(allowed)}")
+    return value
+
+
+def flag(name: str, default: bool) -> bool:
+    """A yes/no setting; django-environ alone would read a typing slip as "no"."""
+    value = str(env.str(name, default=str(default))).lower()
+    if value in ("1", "true", "yes", "on"):
+        return True
+    if value in ("0", "false", "no", "off", ""):
+        return False
+    raise ImproperlyConfigured(f"{name} is {value!r}; it takes true or false")
+
+
+def number(name: str, default: int, least: int, most: int) -> int:
+    text = str(env.str(name, default=str(default)))
+    try:
+        value = int(text)
+    except ValueError:
+        value = least - 1
+    if not least <= value <= most:
+        raise ImproperlyConfigured(f"{name} is {text!r}; it takes a whole number, {least}..{most}")
+    return value
+
+
+def url(name: str, default: str, schemes: tuple[str, ...]) -> str:
+    value = str(env.str(name, default=default))
+    if value and urlsplit(value).scheme not in schemes:
+        takes = ", ".join(f"{scheme}://…" for scheme in schemes)
+        raise ImproperlyConfigured(
+            f"{name} has scheme {urlsplit(value).scheme!r}; it takes {takes}"
+        )
+    return value
+
+
+def folder(name: str, default: Path) -> Path:
+    path = Path(str(env.str(name, default=str(default)))).expanduser().resolve()
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ImproperlyConfigured(
+            f"{name} is {str(path)!r}; it takes a folder that can be written ({error.strerror})"
+        ) from error
+    return path
+
+
+def secret(name: str, debug: bool) -> str:
+    value = str(env.str(name, default=""))
+    if value:
+        return value
+    if debug:
+        return "insecure-key-for-debug-only"
+    raise ImproperlyConfigured(f"{name} is unset; it takes a long random text (or set DEBUG=true)")
+
+
+def database(name: str, default: Path) -> dict[str, object]:
+    value = url(name, f"sqlite:///{default}", ("sqlite", "postgres", "postgresql"))
+    config: dict[str, object] = dict(environ.Env.db_url_config(value))
+    if "sqlite" in str(config["ENGINE"]):
+        # WAL lets the console read while the gateway writes; IMMEDIATE makes a writer wait for
+        # its turn instead of failing when two transactions both began by reading.
+        config["OPTIONS"] = {
+            "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+            "transaction_mode": "IMMEDIATE",
+            "timeout": 20,
+        }
+    return config
+
+
+def broker_folders(base: Path) -> dict[str, str]:
+    """Kombu's filesystem transport: a broker that needs no server."""
+    queue, control = base / "queue", base / "control"
+    for path in (queue, control):
+        path.mkdir(parents=True, exist_ok=True)
+    return {
+        "data_folder_in": str(queue),
+        "data_folder_out": str(queue),
+        "control_folder": str(control),
+    }
+
+
+def logging(style: str) -> dict[str, object]:
+    """structlog's renderer behind the standard library's loggers, one line an event."""
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if style == "json"
+        else structlog.dev.ConsoleRenderer(colors=False)
+    )
+    shared = [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+    ]
+    return {
+        "version": 1,
+        "disable_existing_loggers": False,
+        "formatters": {
+            "line": {
+                "()": structlog.stdlib.ProcessorFormatter,
+                "processor": renderer,
+                "foreign_pre_chain": [*shared, structlog.processors.format_exc_info],
+            }
+        },
+        "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+        "root": {"handlers": ["stderr"], "level": "INFO"},
+        "loggers": {
+            "django.request": {"level": "ERROR"},
+            "httpx": {"level": "WARNING"},
+            "uvicorn.access": {"level": "WARNING"},
+        },
+    }

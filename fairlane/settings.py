@@ -1,0 +1,139 @@
+"""Django settings; what an operator can set is read by `fairlane.environment`."""
+
+from __future__ import annotations
+
+from csp.constants import NONE, SELF
+
+from fairlane import environment as given
+
+ROOT = given.ROOT
+DEBUG = given.flag("DEBUG", default=False)
+SECRET_KEY = given.secret("SECRET_KEY", DEBUG)
+ALLOWED_HOSTS = given.env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = given.env.list("CSRF_TRUSTED_ORIGINS", default=[])
+
+# --- Fairlane -------------------------------------------------------------------------------
+FAIRLANE_DATA_DIR = given.folder("FAIRLANE_DATA_DIR", ROOT / "var")
+FAIRLANE_STATE_LOSS = given.choice("FAIRLANE_STATE_LOSS", "fail-open", ("fail-open", "fail-closed"))
+FAIRLANE_LOG = given.choice("FAIRLANE_LOG", "text", ("text", "json"))
+FAIRLANE_MAX_BODY_BYTES = given.number("FAIRLANE_MAX_BODY_BYTES", 16 * 2**20, 1024, 2**30)
+FAIRLANE_DRAIN_SECONDS = given.number("FAIRLANE_DRAIN_SECONDS", 30, 0, 3600)
+REDIS_URL = given.url("REDIS_URL", "", ("redis", "rediss", "unix"))
+
+# --- Django ---------------------------------------------------------------------------------
+INSTALLED_APPS = [
+    "fairlane",
+    "tenants",
+    "metering",
+    "scheduling",
+    "gateway",
+    "servestatic",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.humanize",
+    "django.contrib.messages",
+    "django.contrib.sessions",
+    "django.contrib.staticfiles",
+    "csp",
+    "django_filters",
+    "django_htmx",
+    "drf_spectacular",
+    "rest_framework",
+    "rest_framework.authtoken",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "servestatic.middleware.ServeStaticMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.auth.middleware.LoginRequiredMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+ROOT_URLCONF = "fairlane.urls"
+ASGI_APPLICATION = "fairlane.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [ROOT / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+DATABASES = {
+    "default": given.database("DATABASE_URL", FAIRLANE_DATA_DIR / "fairlane.sqlite3"),
+}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+USE_TZ = True
+TIME_ZONE = "UTC"
+LANGUAGE_CODE = "en-gb"
+
+STATIC_URL = "static/"
+STATIC_ROOT = FAIRLANE_DATA_DIR / "static"
+STATICFILES_DIRS = [ROOT / "static"]
+SERVESTATIC_USE_FINDERS = True  # no collectstatic step between a clone and a first page
+
+LOGIN_URL = "login"
+LOGIN_REDIRECT_URL = "overview"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = given.flag("SECURE_COOKIES", default=False)
+X_FRAME_OPTIONS = "DENY"
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "style-src": [SELF, "'unsafe-inline'"],  # Plotly sets inline styles on its own nodes
+        "object-src": [NONE],
+        "base-uri": [SELF],
+        "form-action": [SELF],
+        "frame-ancestors": [NONE],
+    }
+}
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "rest_framework.authentication.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Fairlane admin API",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+}
+
+# --- Celery ---------------------------------------------------------------------------------
+CELERY_BROKER_URL = REDIS_URL or "filesystem://"
+if not REDIS_URL:
+    CELERY_BROKER_TRANSPORT_OPTIONS = given.broker_folders(FAIRLANE_DATA_DIR / "broker")
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {}
+
+LOGGING = given.logging(FAIRLANE_LOG)

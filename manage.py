@@ -1,0 +1,20 @@
+#!/usr/bin/env python
+"""Django's command line for Fairlane."""
+
+import os
+import sys
+
+from django.core.exceptions import ImproperlyConfigured
+from django.core.management import execute_from_command_line
+
+
+def main() -> None:
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
+    try:
+        execute_from_command_line(sys.argv)
+    except ImproperlyConfigured as error:
+        sys.exit(f"fairlane: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+"""What admission asks of the accounts, and what they answer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tenants.core.snapshot import BudgetPolicy, Limits
+
+LimitName = str  # a field of Limits, or the account of a budget ("tenant:acme/hourly")
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """One request's claim, taken whole or not at all."""
+
+    request_id: str
+    tenant: str
+    limits: Limits
+    budgets: tuple[BudgetPolicy, ...]  # of tenant, application and key together
+    tokens: int  # expected prompt + completion, for tokens_per_minute
+    cost: float  # expected service units, held against burst budgets
+    ceiling_cost: float  # the most that it can cost, held against sustained budgets
+    skip_rates: bool = False  # a later call of an interaction: rates and burst do not refuse
+
+
+@dataclass(frozen=True, slots=True)
+class RateState:
+    """What the x-ratelimit headers tell; None where the tenant has no such limit."""
+
+    limit_requests: int | None = None
+    remaining_requests: int | None = None
+    reset_requests_s: float = 0.0  # until full again
+    limit_tokens: int | None = None
+    remaining_tokens: int | None = None
+    reset_tokens_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    rates: RateState
+    demote: bool = False  # a budget with on_exhausted: demote is used up
+    alerts: tuple[str, ...] = ()  # accounts used up whose on_exhausted is alert
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The one limit that decided; code, message and wait all describe it."""
+
+    limit: LimitName
+    code: Literal["rate_limit_exceeded", "insufficient_quota"]
+    message: str
+    retry_after_s: float
+    rates: RateState
