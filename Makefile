@@ -1,0 +1,40 @@
+# Two commands: `make run` and `make test`. Both make .venv themselves.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+
+.PHONY: run install test check fast-test bench lock clean
+
+run: install
+	@$(PY) -m fairlane.quickstart
+
+install: $(VENV)/.run
+
+test: $(VENV)/.test
+	@PYTHON=$(PY) tests/run.sh
+
+check: $(VENV)/.test  ## lint, types, import rules, migrations: what CI runs before the tests
+	@PYTHON=$(PY) tests/run.sh check
+
+bench: $(VENV)/.test  ## prints figures; docs/benchmarks.md says what they mean
+	@$(PY) -m tests.bench
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fairlane needs Python 3.11 or newer, this is " + sys.version)'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.run: requirements/run.txt | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/run.txt
+	@touch $@
+
+$(VENV)/.test: requirements/test.txt | $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/test.txt
+	@touch $@ $(VENV)/.run
+
+lock: $(VENV)/.test  ## after a change of pyproject.toml
+	$(PY) -m pip install --quiet uv
+	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 pyproject.toml -o requirements/run.txt
+	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 pyproject.toml --group test --group care -o requirements/test.txt
+
+clean:
+	rm -rf $(VENV) var

@@ -1,0 +1,72 @@
+"""One ASGI entry: the gateway's paths go straight to it, everything else to Django.
+
+`/v1` never passes Django's middleware; a console-only process has no gateway mounted.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from django.core.asgi import get_asgi_application
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
+
+_django = get_asgi_application()  # loads the apps: what follows needs them
+
+from gateway.app import GatewayApp, build_gateway  # noqa: E402
+
+PROBES = ("/healthz", "/readyz", "/metrics")
+
+
+class Fairlane:
+    def __init__(self, gateway: GatewayApp | None, console: bool) -> None:
+        self.gateway = gateway
+        self.console = console
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await self._lifespan(receive, send)
+        elif self._is_for_gateway(scope):
+            assert self.gateway is not None
+            await self.gateway(scope, receive, send)
+        elif self.console and scope["type"] == "http":
+            await _django(scope, receive, send)
+        elif scope["type"] == "http":
+            await _plain(send, 404, b"This process serves the gateway only.\n")
+
+    def _is_for_gateway(self, scope: Any) -> bool:
+        if self.gateway is None or scope["type"] != "http":
+            return False
+        path = scope["path"]
+        return path.startswith("/v1/") or path in ("/v1", "/tokenize", *PROBES)
+
+    async def _lifespan(self, receive: Any, send: Any) -> None:
+        """Start and stop with the server; a failed start is reported, and stops the server."""
+        await receive()
+        try:
+            if self.gateway is not None:
+                await self.gateway.start()
+        except Exception as error:
+            await send({"type": "lifespan.startup.failed", "message": repr(error)})
+            raise
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        if self.gateway is not None:
+            await self.gateway.stop()
+        await send({"type": "lifespan.shutdown.complete"})
+
+
+async def _plain(send: Any, status: int, body: bytes) -> None:
+    headers = [(b"content-type", b"text/plain; charset=utf-8")]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def build(role: str) -> Fairlane:
+    """`role` is `all`, `gateway` or `console`."""
+    gateway = build_gateway() if role in ("all", "gateway") else None
+    return Fairlane(gateway, console=role in ("all", "console"))
+
+
+application = build(os.environ.get("FAIRLANE_ROLE", "all"))

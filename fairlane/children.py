@@ -1,0 +1,72 @@
+"""Child processes that live and die with their parent: worker, and in a demo the engines.
+
+A child gets a signal from the kernel when the parent ends, even by `kill -9`, so that no orphan
+works on beside the next start's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+
+import structlog
+
+log = structlog.get_logger("fairlane.children")
+
+PR_SET_PDEATHSIG = 1  # prctl(2)
+LIBC = ctypes.CDLL(None)  # loaded before any fork
+RESTART_AFTER_S = 2.0
+STOP_WITHIN_S = 10.0
+
+
+def _die_with_parent() -> None:
+    if sys.platform == "linux":
+        LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
+class Children:
+    """Keeps each named command running until `stop`."""
+
+    def __init__(self) -> None:
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        self._stopping = threading.Event()
+
+    def start(self, name: str, command: Sequence[str], env: Mapping[str, str] = {}) -> None:
+        threading.Thread(
+            target=self._keep, args=(name, list(command), {**os.environ, **env}), daemon=True
+        ).start()
+
+    def _keep(self, name: str, command: list[str], env: dict[str, str]) -> None:
+        while not self._stopping.is_set():
+            child = subprocess.Popen(  # a thread of its own: PDEATHSIG follows the starting thread
+                command,
+                env=env,
+                stdin=subprocess.DEVNULL,
+                process_group=0,  # Ctrl-C reaches the parent, which stops its children in order
+                preexec_fn=_die_with_parent,
+            )
+            self._running[name] = child
+            status = child.wait()
+            if not self._stopping.is_set():
+                log.error("child ended", child=name, status=status, restart_s=RESTART_AFTER_S)
+                self._stopping.wait(RESTART_AFTER_S)
+
+    def stop(self) -> None:
+        """Ask each child to end, then make it."""
+        self._stopping.set()
+        children = [child for child in self._running.values() if child.poll() is None]
+        for child in children:
+            child.terminate()
+        deadline = time.monotonic() + STOP_WITHIN_S
+        for child in children:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(max(0.1, deadline - time.monotonic()))
+            if child.poll() is None:
+                child.kill()

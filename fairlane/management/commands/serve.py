@@ -1,0 +1,106 @@
+"""`serve`: web, gateway and background worker as one process group with one Ctrl-C."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+import uvicorn
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from fairlane.children import Children
+
+ROLES = ("all", "gateway", "console")
+
+
+class Command(BaseCommand):
+    help = "Serve the gateway and the console, with the background worker beside them."
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument("--workers", type=int, default=1, help="more than 1 needs REDIS_URL")
+        parser.add_argument("--role", choices=ROLES, default="all")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        check_workers(options["workers"])
+        check_migrations()
+        role = options["role"]
+        os.environ["FAIRLANE_ROLE"] = role
+        children = Children()
+        if role in ("all", "console"):
+            children.start("worker", worker_command())
+        try:
+            serve(options["host"], options["port"])
+        finally:
+            children.stop()
+
+
+def check_workers(workers: int) -> None:
+    if workers < 1:
+        raise CommandError(f"--workers is {workers}; it takes 1 or more")
+    if workers == 1:
+        return
+    if not settings.REDIS_URL:
+        raise CommandError(
+            f"--workers is {workers}: more than one gateway process needs a shared scheduler. "
+            "Set REDIS_URL to a Redis server, or leave --workers at 1."
+        )
+    raise CommandError(
+        f"--workers is {workers}: the scheduler that several processes share on Redis is not part "
+        "of this version. Leave --workers at 1."
+    )
+
+
+def check_migrations() -> None:
+    executor = MigrationExecutor(connection)
+    pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    connection.close()
+    if pending:
+        names = ", ".join(f"{m.app_label}.{m.name}" for m, _ in pending[:3])
+        raise CommandError(
+            f"the database lacks {len(pending)} migration(s) ({names}, …). "
+            "Run: python manage.py migrate"
+        )
+
+
+def worker_command() -> list[str]:
+    """Celery with its beat inside: one process for all background work."""
+    schedule = settings.FAIRLANE_DATA_DIR / "celerybeat-schedule"
+    return [
+        *(sys.executable, "-m", "celery", "--app", "fairlane", "--quiet", "worker"),
+        *("--beat", "--schedule", str(schedule), "--pool", "threads", "--concurrency", "2"),
+        *("--loglevel", "WARNING", "--without-gossip", "--without-mingle", "--without-heartbeat"),
+    ]
+
+
+def serve(host: str, port: int) -> None:
+    config = uvicorn.Config(
+        "fairlane.asgi:application",
+        host=host,
+        port=port,
+        loop="uvloop",
+        http="httptools",
+        lifespan="on",
+        access_log=False,
+        log_config=None,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,  # nothing that a caller sends says who it is
+        timeout_graceful_shutdown=settings.FAIRLANE_DRAIN_SECONDS,
+    )
+    # uvicorn drains on these signals and then raises them again; the second time they must not
+    # kill the process before its children are stopped.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    server = uvicorn.Server(config)
+    server.run()
+    if not server.started:
+        raise CommandError(f"could not start on {host}:{port}; the lines above say why")

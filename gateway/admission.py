@@ -1,0 +1,145 @@
+"""From a parsed call to what it may ask for: checks that need no counter, then one plan.
+
+The plan says in one value what the governor has to decide on: the hold on the accounts, the ticket
+for the queue, and the lane that it goes to. Nothing here changes any state.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from gateway.errors import ApiError, Outcome
+from gateway.identity import Identity
+from gateway.wire.request import ParsedCall
+from metering.core.cost import service_cost
+from metering.core.hold import Hold
+from scheduling.core.model import Ticket
+from tenants.core.snapshot import LanePolicy, OnOverload, PolicySnapshot, PoolPolicy, TenantPolicy
+
+IMAGE_TOKENS = 765  # one 1024×1024 picture in most open vision models; settled by the engine's count
+OPEN_CEILING_TOKENS = 4096  # worst case held for a call that names no limit, where policy has none
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    prompt_tokens: int
+    output_tokens: int  # expected
+    ceiling_tokens: int  # the most output that it can have
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    identity: Identity
+    pool: PoolPolicy
+    lane: LanePolicy
+    lowest: LanePolicy  # where a demoted call goes
+    on_overload: OnOverload
+    estimate: Estimate
+    hold: Hold
+    ticket: Ticket
+    at: datetime
+
+
+def check_tenant(tenant: TenantPolicy) -> None:
+    if not tenant.enabled:
+        raise ApiError(
+            Outcome.TENANT_SUSPENDED,
+            f"Tenant '{tenant.name}' is suspended. Ask your platform team to enable it.",
+        )
+
+
+def find_pool(snapshot: PolicySnapshot, tenant: TenantPolicy, model: str) -> PoolPolicy:
+    pool = snapshot.models.get(model)
+    if pool is None:
+        raise ApiError(
+            Outcome.MODEL_NOT_FOUND,
+            f"The model '{model}' does not exist here. GET /v1/models lists those you may use.",
+            param="model",
+        )
+    if pool.model not in tenant.models:
+        raise ApiError(
+            Outcome.MODEL_NOT_ALLOWED,
+            f"Tenant '{tenant.name}' may not use the model '{model}'. "
+            "GET /v1/models lists those you may use.",
+            param="model",
+        )
+    return pool
+
+
+def find_lane(snapshot: PolicySnapshot, who: Identity, asked: str | None) -> LanePolicy:
+    name = asked or who.application.lane
+    if asked and asked not in who.tenant.allowed_lanes:
+        allowed = ", ".join(who.tenant.allowed_lanes)
+        raise ApiError(
+            Outcome.LANE_NOT_ALLOWED,
+            f"Tenant '{who.tenant.name}' may not use the lane '{asked}'; its lanes are: {allowed}.",
+            param="X-Fairlane-Lane",
+        )
+    return snapshot.lanes_by_name[name]
+
+
+def output_ceiling(tenant: TenantPolicy, asked: int | None) -> int | None:
+    """The most output tokens for one choice: the caller's limit, within the tenant's.
+
+    Raises:
+        ApiError: output_limit_exceeded when the caller asks for more than its tenant may have.
+    """
+    most = tenant.limits.max_output_tokens
+    if most is not None and asked is not None and asked > most:
+        raise ApiError(
+            Outcome.OUTPUT_LIMIT_EXCEEDED,
+            f"max_tokens is {asked}; tenant '{tenant.name}' may ask for at most {most} "
+            "(max_output_tokens).",
+            param="max_tokens",
+        )
+    return most if asked is None else asked
+
+
+def check_input(tenant: TenantPolicy, prompt_tokens: int) -> None:
+    most = tenant.limits.max_input_tokens
+    if most is not None and prompt_tokens > most:
+        raise ApiError(
+            Outcome.CONTEXT_LENGTH_EXCEEDED,
+            f"The input is about {prompt_tokens} tokens; tenant '{tenant.name}' may send at most "
+            f"{most} (max_input_tokens).",
+            param="messages",
+        )
+
+
+def make_plan(
+    *,
+    request_id: str,
+    snapshot: PolicySnapshot,
+    who: Identity,
+    call: ParsedCall,
+    pool: PoolPolicy,
+    lane: LanePolicy,
+    estimate: Estimate,
+    at: datetime,
+) -> Plan:
+    cost = service_cost(pool.cost, estimate.prompt_tokens, 0, estimate.output_tokens)
+    ceiling = service_cost(pool.cost, estimate.prompt_tokens, 0, estimate.ceiling_tokens)
+    tokens = estimate.prompt_tokens + estimate.output_tokens
+    tenant = who.tenant
+    hold = Hold(
+        request_id=request_id,
+        tenant=tenant.name,
+        limits=tenant.limits,
+        budgets=(*who.key.budgets, *who.application.budgets, *tenant.budgets),
+        tokens=tokens,
+        cost=cost,
+        ceiling_cost=max(cost, ceiling),
+    )
+    ticket = Ticket(
+        request_id=request_id,
+        pool=pool.model,
+        lane=lane.name,
+        tenant=tenant.name,
+        application=who.application.name,
+        cost=cost,
+        load=float(tokens),
+        prefix=call.prefix,
+    )
+    lowest = snapshot.lanes_by_name[tenant.allowed_lanes[-1]] if tenant.allowed_lanes else lane
+    return Plan(who, pool, lane, lowest, tenant.on_overload, estimate, hold, ticket, at)

@@ -1,0 +1,92 @@
+"""One HTTP exchange with a caller, over ASGI.
+
+1. The body is read whole and bounded before anything is decided.
+2. From then on one watcher waits for the caller to hang up; it cancels the task that serves the
+   request, wherever that is waiting, and `gone` says that this was why.
+3. Once the status line is out, errors can only travel inside the body.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from gateway.errors import ApiError, Outcome
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+
+class HungUp(Exception):
+    """The caller closed the connection before its request was complete."""
+
+
+class Exchange:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.headers: Headers = scope["headers"]
+        self.started = False
+        self.gone = False
+        self._receive = receive
+        self._send = send
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def body(self, most: int) -> bytes:
+        """The whole request body.
+
+        Raises:
+            ApiError: request_too_large past `most` bytes.
+            HungUp: the caller left while sending it.
+        """
+        parts: list[bytes] = []
+        size = 0
+        while True:
+            message = await self._receive()
+            if message["type"] == "http.disconnect":
+                raise HungUp
+            part: bytes = message.get("body", b"")
+            size += len(part)
+            if size > most:
+                raise ApiError(
+                    Outcome.REQUEST_TOO_LARGE, f"The body is larger than {most} bytes, the limit."
+                )
+            parts.append(part)
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def watch(self) -> None:
+        """From now on a caller that hangs up cancels the current task."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._watcher = asyncio.create_task(self._watch(task))
+
+    async def _watch(self, task: asyncio.Task[Any]) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        task.cancel()
+
+    def unwatch(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+
+    async def start(self, status: int, headers: Headers) -> None:
+        self.started = True
+        await self._send({"type": "http.response.start", "status": status, "headers": headers})
+
+    async def write(self, chunk: bytes) -> None:
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def finish(self, chunk: bytes = b"") -> None:
+        self.unwatch()  # the server reports the end of a complete exchange as a hang-up too
+        await self._send({"type": "http.response.body", "body": chunk, "more_body": False})
+
+    async def respond(self, status: int, headers: Headers, body: bytes) -> None:
+        """A complete answer in one go."""
+        headers.append((b"content-length", b"%d" % len(body)))
+        await self.start(status, headers)
+        await self.finish(body)

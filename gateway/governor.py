@@ -1,0 +1,108 @@
+"""The one seam to shared state: accounts and scheduler behind three calls.
+
+`LocalGovernor` holds both in this process. A shared implementation answers the same three calls
+from Redis, `admit` in one round trip; the gateway does not know which one it has.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from gateway.admission import Plan
+from metering.core.hold import RateState, Refused
+from metering.seam import Accounts
+from scheduling.core.model import Grant
+from scheduling.runtime import LocalScheduler
+from tenants.core.snapshot import LanePolicy
+
+
+class AdmissionRefused(Exception):
+    """A limit or budget decided against the request; nothing was taken anywhere."""
+
+    def __init__(self, verdict: Refused) -> None:
+        super().__init__(verdict.message)
+        self.verdict = verdict
+
+
+class Overloaded(Exception):
+    """The predicted wait is past the lane's limit, and the tier says to reject then."""
+
+    def __init__(self, wait_s: float, lane: LanePolicy) -> None:
+        super().__init__(lane.name)
+        self.wait_s = wait_s
+        self.lane = lane
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What an admitted request holds while it runs."""
+
+    grant: Grant
+    lane: LanePolicy
+    queue_s: float
+    rates: RateState
+
+
+class Governor(Protocol):
+    async def admit(self, plan: Plan) -> Place:
+        """Reserve, queue, and wait for a place. When it raises, or is cancelled, nothing is held.
+
+        Raises:
+            AdmissionRefused, Overloaded, scheduling.seam.NotGranted
+        """
+
+    def charge(self, request_id: str, cost: float) -> None:
+        """Service units received so far, all told."""
+
+    def settle(self, request_id: str, tokens: int, cost: float) -> None:
+        """The end, whatever it was: actual use replaces what was held. Only the first counts."""
+
+
+class LocalGovernor:
+    def __init__(
+        self,
+        accounts: Accounts,
+        scheduler: LocalScheduler,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.accounts = accounts
+        self.scheduler = scheduler
+        self._clock = clock
+
+    async def admit(self, plan: Plan) -> Place:
+        began = self._clock()
+        verdict = self.accounts.reserve(plan.hold, began, plan.at)
+        if isinstance(verdict, Refused):
+            raise AdmissionRefused(verdict)
+        try:
+            lane = plan.lowest if verdict.demote else self._lane_under_load(plan, began)
+            ticket = replace(plan.ticket, lane=lane.name)
+            grant = await self.scheduler.acquire(ticket, lane.max_queue_seconds)
+        except BaseException:
+            self._release(plan.hold.request_id)
+            raise
+        return Place(grant, lane, self._clock() - began, verdict.rates)
+
+    def _lane_under_load(self, plan: Plan, now: float) -> LanePolicy:
+        if plan.on_overload == "queue":
+            return plan.lane
+        wait = self.scheduler.expected_wait_s(plan.pool.model, plan.lane.name)
+        if wait <= plan.lane.max_queue_seconds:
+            return plan.lane
+        if plan.on_overload == "demote":
+            return plan.lowest
+        raise Overloaded(wait, plan.lane)
+
+    def _release(self, request_id: str) -> None:
+        self.accounts.settle(request_id, 0, 0.0, self._clock(), datetime.now(UTC))
+
+    def charge(self, request_id: str, cost: float) -> None:
+        self.scheduler.charge(request_id, cost)
+
+    def settle(self, request_id: str, tokens: int, cost: float) -> None:
+        self.scheduler.settle(request_id, cost)
+        self.accounts.settle(request_id, tokens, cost, self._clock(), datetime.now(UTC))

@@ -1,0 +1,103 @@
+"""Every Prometheus metric of the gateway, listed once.
+
+Labels are bounded: a tenant past the first MAX_TENANTS counts as `other`, and no label holds
+anything that a caller can choose freely.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+
+MAX_TENANTS = 1000
+SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+
+registry = CollectorRegistry()
+
+requests = Counter(
+    "fairlane_requests",
+    "Requests that passed the key check, by how they ended.",
+    ["tenant", "model", "lane", "outcome"],
+    registry=registry,
+)
+tokens = Counter(
+    "fairlane_tokens",
+    "Tokens settled, by kind (prompt, cached, completion).",
+    ["tenant", "model", "kind"],
+    registry=registry,
+)
+service_units = Counter(
+    "fairlane_service_units", "Service settled.", ["tenant", "model", "lane"], registry=registry
+)
+queue_seconds = Histogram(
+    "fairlane_queue_seconds",
+    "Time between admission and a place on an engine.",
+    ["model", "lane"],
+    buckets=SECONDS,
+    registry=registry,
+)
+ttft_seconds = Histogram(
+    "fairlane_ttft_seconds",
+    "Time from arrival to the first content sent to the caller.",
+    ["model", "lane"],
+    buckets=SECONDS,
+    registry=registry,
+)
+unknown_keys = Counter(
+    "fairlane_refused_keys", "Requests refused at the key check.", registry=registry
+)
+policy_revision = Gauge(
+    "fairlane_policy_revision", "The policy revision in force here.", registry=registry
+)
+policy_failures = Counter(
+    "fairlane_policy_load_failures",
+    "Polls of the policy that failed; the last good snapshot stays in force.",
+    registry=registry,
+)
+loop_lag_seconds = Histogram(
+    "fairlane_loop_lag_seconds",
+    "How late the event loop ran a timer.",
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1),
+    registry=registry,
+)
+endpoint_up = Gauge(
+    "fairlane_endpoint_up", "1 while an engine endpoint is usable.", ["model", "url"],
+    registry=registry,
+)
+
+_tenants: set[str] = set()
+
+
+def tenant_label(name: str) -> str:
+    if name in _tenants:
+        return name
+    if len(_tenants) >= MAX_TENANTS:
+        return "other"
+    _tenants.add(name)
+    return name
+
+
+@lru_cache(maxsize=4096)
+def ended(tenant: str, model: str, lane: str, outcome: str) -> Counter:
+    """A child per label set, looked up once: `labels()` costs more than the increment."""
+    return requests.labels(tenant_label(tenant), model, lane, outcome)
+
+
+@lru_cache(maxsize=4096)
+def token_counters(tenant: str, model: str) -> tuple[Counter, Counter, Counter]:
+    label = tenant_label(tenant)
+    return (
+        tokens.labels(label, model, "prompt"),
+        tokens.labels(label, model, "cached"),
+        tokens.labels(label, model, "completion"),
+    )
+
+
+@lru_cache(maxsize=4096)
+def units(tenant: str, model: str, lane: str) -> Counter:
+    return service_units.labels(tenant_label(tenant), model, lane)
+
+
+def exposition() -> bytes:
+    return generate_latest(registry)

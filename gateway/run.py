@@ -1,0 +1,101 @@
+"""What is known of one request while it is served, and how it becomes a usage record."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from gateway.admission import Plan
+from gateway.errors import Outcome
+from gateway.governor import Place
+from gateway.identity import Identity
+from gateway.wire.usage import Usage
+from metering.core.cost import service_cost
+from metering.core.hold import RateState
+from metering.core.record import FinishReason, UsageRecord, UsageSource
+from tenants.core.snapshot import PolicySnapshot
+
+NOTHING = Usage(0, 0, 0)
+
+
+@dataclass(slots=True)
+class Run:
+    """Times in monotonic seconds but `at`. `asked` once an engine may have begun to work for it,
+    `answering` once the engine has accepted it (its answer began with 200)."""
+
+    request_id: str
+    at: datetime
+    began: float
+    snapshot: PolicySnapshot
+    who: Identity | None = None
+    model: str = ""
+    lane: str = ""
+    interaction: str = ""
+    plan: Plan | None = None
+    place: Place | None = None
+    endpoint: str = ""
+    rates: RateState = RateState()
+    asked: bool = False
+    answering: bool = False
+    streamed: bool = False
+    usage: Usage | None = None  # as the engine told it
+    counted_tokens: int = 0  # completion tokens seen in the delivered answer
+    first_at: float | None = None
+    outcome: Outcome = Outcome.OK
+    finish: FinishReason = "stop"
+    throttle_reason: str = ""
+    settled: bool = False
+
+    def final_usage(self) -> tuple[Usage, UsageSource]:
+        """The engine's count; else what was delivered; else the estimate. Nothing for a request
+        that no engine took on."""
+        if self.usage is not None:
+            return self.usage, "engine"
+        if not self.asked or self.plan is None or self._refused_by_engine():
+            return NOTHING, "estimated"
+        prompt = self.plan.estimate.prompt_tokens
+        if self.streamed or self.counted_tokens:
+            return Usage(prompt, 0, self.counted_tokens), "counted"
+        return Usage(prompt, 0, self.plan.estimate.output_tokens), "estimated"
+
+    def _refused_by_engine(self) -> bool:
+        """A failure before any answer: nothing was delivered, so nothing is charged. A caller
+        that hung up in that time is another matter: the engine had begun."""
+        return not self.answering and self.outcome is not Outcome.CLIENT_CLOSED
+
+    def record(self, now: float) -> UsageRecord:
+        assert self.who is not None
+        usage, source = self.final_usage()
+        plan, place = self.plan, self.place
+        return UsageRecord(
+            request_id=self.request_id,
+            at=self.at,
+            tenant=self.who.tenant.name,
+            application=self.who.application.name,
+            key=self.who.key.id,
+            model=plan.pool.model if plan else self.model,
+            lane=self.lane,
+            interaction=self.interaction,
+            endpoint=self.endpoint,
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
+            completion_tokens=usage.completion,
+            usage_source=source,
+            cost=service_cost(plan.pool.cost, usage.prompt, usage.cached, usage.completion)
+            if plan
+            else 0.0,
+            estimated_cost=plan.hold.cost if plan else 0.0,
+            queue_ms=self._queue_ms(now),
+            ttft_ms=None if self.first_at is None else (self.first_at - self.began) * 1000,
+            e2e_ms=(now - self.began) * 1000,
+            status=self.outcome.status,
+            finish_reason=self.finish,
+            throttle_reason=self.throttle_reason,
+            policy_revision=self.snapshot.revision,
+            accounts=tuple(b.account for b in plan.hold.budgets) if place and plan else (),
+        )
+
+    def _queue_ms(self, now: float) -> float:
+        if self.place is not None:
+            return self.place.queue_s * 1000
+        return (now - self.began) * 1000 if self.plan is not None else 0.0

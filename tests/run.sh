@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# What `make test` runs: care first (it is quick), then the store's tests on PostgreSQL, then all
+# tests. The runner's summary of the last step is the last line.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+python=${PYTHON:-.venv/bin/python}
+bin=$(dirname "$python")
+export PYTHONDONTWRITEBYTECODE=1
+
+step() { printf '\n== %s\n' "$*"; }
+
+step "lint, format, types, import rules, migrations"
+"$bin/ruff" check .
+"$bin/ruff" format --check .
+SECRET_KEY=check "$bin/mypy"
+"$bin/lint-imports"
+data=$(mktemp -d)
+trap 'rm -rf "$data"' EXIT
+SECRET_KEY=check FAIRLANE_DATA_DIR=$data "$python" manage.py makemigrations --check --dry-run
+[ "${1:-}" != check ] || exit 0
+
+if ! command -v chromium >/dev/null; then
+  step "Chromium for the browser tests, from Debian's packages"
+  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null
+fi
+
+step "the store's tests on PostgreSQL"
+FAIRLANE_TEST_STORE=postgres "$python" -m pytest -q -m store -n 2
+
+step "all tests"
+"$python" -m pytest -q -n 2 --dist loadfile
