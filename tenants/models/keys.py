@@ -1,0 +1,60 @@
+"""API keys. The public id stays through rotations; only digests of secrets are ever stored."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from tenants.models.tenancy import Application, Tenant
+
+
+class ApiKey(models.Model):
+    public_id = models.CharField(max_length=12, unique=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="keys")
+    application = models.ForeignKey(
+        Application, on_delete=models.PROTECT, null=True, blank=True, related_name="keys"
+    )
+    name = models.CharField(max_length=100, blank=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    created_by = models.CharField(max_length=150)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-id"]
+
+    def __str__(self) -> str:
+        return self.masked
+
+    @property
+    def masked(self) -> str:
+        return f"fl_{self.public_id}_…"
+
+    @property
+    def state(self) -> str:
+        """active, expired or revoked."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.expires_at is not None and self.expires_at <= timezone.now():
+            return "expired"
+        return "active"
+
+
+class KeySecret(models.Model):
+    """One accepted secret of a key; those before the last rotation end with their grace."""
+
+    key = models.ForeignKey(ApiKey, on_delete=models.CASCADE, related_name="secrets")
+    digest = models.CharField(max_length=64, unique=True)  # SHA-256 of the whole key text, hex
+    created_at = models.DateTimeField(default=timezone.now)
+    accepted_until = models.DateTimeField(null=True, blank=True)  # null: the current one
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["key"], condition=Q(accepted_until__isnull=True), name="key_one_current"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"secret of {self.key_id}"
