@@ -1,0 +1,146 @@
+"""What metering keeps: usage records, budget windows, roll-ups by the minute, live samples.
+
+Every counter is derived from `UsageRow`; the other tables can be rebuilt from it (samples aside).
+Text has no length limit: a value that a caller chose must not be able to stop the ledger.
+"""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F, Q
+
+
+class UsageRow(models.Model):
+    """One `metering.core.record.UsageRecord`, field for field."""
+
+    request_id = models.CharField()
+    at = models.DateTimeField()
+    tenant = models.CharField()
+    application = models.CharField(blank=True, default="")
+    key = models.CharField(blank=True, default="")
+    model = models.CharField(blank=True, default="")
+    lane = models.CharField(blank=True, default="")
+    interaction = models.CharField(blank=True, default="")
+    endpoint = models.CharField(blank=True, default="")
+    prompt_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    completion_tokens = models.BigIntegerField(default=0)
+    usage_source = models.CharField(default="estimated")
+    cost = models.FloatField(default=0.0)
+    estimated_cost = models.FloatField(default=0.0)
+    queue_ms = models.FloatField(default=0.0)
+    ttft_ms = models.FloatField(null=True, blank=True)
+    e2e_ms = models.FloatField(default=0.0)
+    status = models.IntegerField(default=200)
+    finish_reason = models.CharField(default="stop")
+    throttle_reason = models.CharField(blank=True, default="")
+    policy_revision = models.BigIntegerField(default=0)
+    accounts = models.JSONField(default=list, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["tenant", "at"], name="usage_tenant_at"),
+            models.Index(fields=["at"], name="usage_at"),
+        ]
+        constraints = [
+            models.UniqueConstraint(fields=["request_id"], name="usage_one_row_a_request"),
+            models.CheckConstraint(
+                condition=Q(prompt_tokens__gte=0, cached_tokens__gte=0, completion_tokens__gte=0),
+                name="usage_tokens_not_negative",
+            ),
+            models.CheckConstraint(
+                condition=Q(cost__gte=0, estimated_cost__gte=0), name="usage_cost_not_negative"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.request_id
+
+
+class BudgetWindow(models.Model):
+    """What one sustained budget's account used in one calendar window, in service units.
+
+    Two windows of one account may begin at the same instant when its period was changed.
+    """
+
+    account = models.CharField()
+    window_start = models.DateTimeField()
+    window_end = models.DateTimeField()
+    used = models.FloatField(default=0.0)
+
+    class Meta:
+        indexes = [models.Index(fields=["window_end"], name="budget_window_end")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["account", "window_start", "window_end"], name="budget_one_row_a_window"
+            ),
+            models.CheckConstraint(
+                condition=Q(window_end__gt=F("window_start")), name="budget_window_has_length"
+            ),
+            models.CheckConstraint(condition=Q(used__gte=0), name="budget_used_not_negative"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.account} from {self.window_start:%Y-%m-%d %H:%M}"
+
+
+class UsageMinute(models.Model):
+    """One minute of one (tenant, application, model, lane); the sketches merge over any range."""
+
+    minute = models.DateTimeField()
+    tenant = models.CharField()
+    application = models.CharField(blank=True)
+    model = models.CharField(blank=True)
+    lane = models.CharField(blank=True)
+    requests = models.BigIntegerField(default=0)  # all that passed the key check
+    throttled = models.JSONField(default=dict)  # reason -> count
+    errors = models.BigIntegerField(default=0)  # status 500 and above
+    prompt_tokens = models.BigIntegerField(default=0)
+    cached_tokens = models.BigIntegerField(default=0)
+    completion_tokens = models.BigIntegerField(default=0)
+    cost = models.FloatField(default=0.0)
+    queue_ms = models.BinaryField(default=bytes)  # metering.core.sketch
+    ttft_ms = models.BinaryField(default=bytes)
+    e2e_ms = models.BinaryField(default=bytes)
+
+    class Meta:
+        indexes = [models.Index(fields=["tenant", "minute"], name="minute_tenant_minute")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["minute", "tenant", "application", "model", "lane"],
+                name="usage_one_row_a_minute",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.tenant} {self.minute:%Y-%m-%d %H:%M}"
+
+
+class TouchedMinute(models.Model):
+    """A minute that got rows since it was last rolled up; each batch of rows leaves its own mark.
+
+    One mark a batch, never shared: a shared one could be cleared by a roll-up that does not yet
+    see the rows of a batch that found the mark already there.
+    """
+
+    minute = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return f"{self.minute:%Y-%m-%d %H:%M}"
+
+
+class GatewaySample(models.Model):
+    """The live state of one gateway process at one moment (docs/architecture.md, "Live state")."""
+
+    gateway = models.CharField()
+    at = models.DateTimeField()
+    state = models.JSONField()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["at"], name="sample_at"),
+            models.Index(fields=["gateway", "at"], name="sample_gateway_at"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.gateway} {self.at:%H:%M:%S}"
