@@ -1,0 +1,160 @@
+"""What the gateway sends its requests with, over whatever httpx transport it is given.
+
+1. One timer a request, none a piece, and no task: see `Alarm`.
+2. Every limit that is passed raises an httpx.TimeoutException. Whoever got a response closes it,
+   whatever happened; closed before its end, the engine's socket closes at once.
+3. `httpx.AsyncClient.send` is not used: it costs more than the rest together
+   (docs/benchmarks.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from math import inf
+
+import httpx
+
+from gateway.upstream.alarm import Alarm
+from gateway.upstream.exchange import RawHeaders
+
+OURS = frozenset((b"host", b"content-length", b"transfer-encoding"))
+URLS_KEPT = 1024
+
+
+class EngineClient:
+    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
+        self._transport = transport
+        self._urls: dict[str, httpx.URL] = {}
+
+    async def send(
+        self,
+        method: str,
+        url: str,
+        headers: RawHeaders,
+        body: bytes,
+        *,
+        connect_s: float,
+        first_byte_s: float,
+    ) -> httpx.Response:
+        """Send, and wait for the answer's head; its body is for `iterate`, then `aclose` it.
+
+        `first_byte_s` runs from the moment the request is sent. Host and framing headers are set
+        here; other hop-by-hop headers are the caller's business.
+
+        Raises:
+            httpx.TransportError: ConnectError, ConnectTimeout, ReadTimeout, RemoteProtocolError, …
+        """
+        target = self._url(url)
+        timeouts: dict[str, float | None] = {
+            "connect": connect_s,
+            "pool": connect_s,
+            "write": first_byte_s,
+            "read": first_byte_s,
+        }
+        request = httpx.Request(
+            method,
+            target,
+            headers=_complete(method, target, headers, body),
+            stream=httpx.ByteStream(body),
+            extensions={"timeout": timeouts},
+        )
+        response = await self._transport.handle_async_request(request)
+        timeouts["read"] = None  # from here on `iterate` keeps time; transports look at each read
+        response.request = request
+        return response
+
+    def iterate(
+        self,
+        response: httpx.Response,
+        idle_s: float,
+        deadline: float = inf,
+        first_s: float | None = None,
+    ) -> AsyncIterator[bytes]:
+        """The body as it arrives, not decoded.
+
+        `idle_s` is the longest wait for a piece, `first_s` (else `idle_s`) for the first one, and
+        `deadline`, on the loop's clock (time.monotonic), ends it all.
+
+        Raises:
+            httpx.ReadTimeout: one of the three passed.
+            httpx.TransportError: the engine broke off.
+        """
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        return _Pieces(aiter(response.stream), idle_s, deadline, first_s)
+
+    async def aclose(self) -> None:
+        await self._transport.aclose()
+
+    def _url(self, url: str) -> httpx.URL:
+        """Parsing a URL costs as much as sending a small request; engines have few of them."""
+        parsed = self._urls.get(url)
+        if parsed is None:
+            if len(self._urls) >= URLS_KEPT:
+                self._urls.clear()
+            parsed = self._urls[url] = httpx.URL(url)
+        return parsed
+
+
+def _complete(method: str, url: httpx.URL, headers: RawHeaders, body: bytes) -> RawHeaders:
+    sent = [(b"Host", url.netloc)]
+    sent += [header for header in headers if header[0].lower() not in OURS]
+    if body or method in ("POST", "PUT", "PATCH"):
+        sent.append((b"Content-Length", b"%d" % len(body)))
+    return sent
+
+
+class _Pieces:
+    """Cancels its own reader when a limit passes, the way asyncio.timeout does; it can ring only
+    while the reader waits for the transport, never in the reader's own code."""
+
+    def __init__(
+        self, stream: AsyncIterator[bytes], idle_s: float, deadline: float, first_s: float | None
+    ) -> None:
+        self._next: Callable[[], Awaitable[bytes]] = stream.__anext__
+        self._idle_s = idle_s
+        self._patience = idle_s if first_s is None else first_s
+        self._deadline = deadline
+        self._loop = asyncio.get_running_loop()
+        self._alarm = Alarm(self._loop, self._ring)
+        self._reader: asyncio.Task[object] | None = None
+        self._rang = False
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        reader = self._reader = asyncio.current_task()
+        assert reader is not None
+        cancels = reader.cancelling()
+        self._start()
+        try:
+            piece = await self._next()
+        except asyncio.CancelledError:
+            self._alarm.stop()
+            if self._rang and reader.uncancel() <= cancels:
+                raise self._too_late() from None
+            raise
+        except BaseException:
+            self._alarm.stop()
+            raise
+        self._alarm.lift()
+        self._patience = self._idle_s
+        return piece
+
+    def _start(self) -> None:
+        now = self._loop.time()
+        if now >= self._deadline:
+            self._alarm.stop()
+            raise self._too_late()
+        self._alarm.set(min(now + self._patience, self._deadline))
+
+    def _ring(self) -> None:
+        self._rang = True
+        assert self._reader is not None
+        self._reader.cancel()
+
+    def _too_late(self) -> httpx.ReadTimeout:
+        if self._loop.time() >= self._deadline:
+            return httpx.ReadTimeout("the answer was not complete in time")
+        return httpx.ReadTimeout(f"nothing arrived for {self._patience:g} s")

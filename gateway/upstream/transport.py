@@ -1,0 +1,84 @@
+"""The way to the engines: an httpx transport on asyncio and httptools, called directly.
+
+1. A request is sent a second time only when the connection had served before, died, and sent not
+   one byte of an answer: it had been closed while idle. Then once, past every idle connection.
+2. Whoever gets a response closes it; closing it before its end closes the socket.
+3. It belongs to one event loop, holds no global state, and `aclose` leaves no socket open.
+"""
+
+from __future__ import annotations
+
+import ssl
+
+import httpx
+
+from gateway.upstream import request as requests
+from gateway.upstream.exchange import Exchange, Timeouts
+from gateway.upstream.pool import Limits, Origin, Pool
+
+PORTS = {"http": 80, "https": 443}
+EXTENSIONS = {"http_version": b"HTTP/1.1"}
+
+
+class EngineTransport(httpx.AsyncBaseTransport):
+    """`tls` is made from the system's certificates when it is not given.
+
+    `handle_async_request` raises httpx's own exceptions, and reads httpx's own `timeout`
+    extension: `connect`, `pool`, `write` (the whole request), `read` (the whole head, then each
+    wait for more of the body).
+    """
+
+    def __init__(self, limits: Limits | None = None, tls: ssl.SSLContext | None = None) -> None:
+        self._limits = limits or Limits()
+        self._tls = tls
+        self._pools: dict[Origin, Pool] = {}
+        self._is_closed = False
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        timeouts: Timeouts = request.extensions.get("timeout", {})
+        message = await requests.message(request)
+        pool = self._pool(request.url)
+        exchange = await self._exchange(pool, request.method, message, timeouts)
+        return httpx.Response(
+            exchange.status, headers=exchange.headers, stream=exchange, extensions=EXTENSIONS
+        )
+
+    async def aclose(self) -> None:
+        self._is_closed = True
+        for pool in self._pools.values():
+            await pool.aclose()
+
+    async def _exchange(
+        self, pool: Pool, method: str, message: list[bytes], timeouts: Timeouts
+    ) -> Exchange:
+        connection = await pool.acquire(timeouts)
+        had_served = connection.exchanges > 0
+        exchange = connection.start(method, message, timeouts)
+        try:
+            await exchange.head()
+        except (httpx.NetworkError, httpx.RemoteProtocolError):
+            if not had_served or connection.has_answered:
+                raise
+        else:
+            return exchange
+        pool.drop_idle()  # what killed one has most likely killed all
+        connection = await pool.acquire(timeouts)
+        exchange = connection.start(method, message, timeouts)
+        await exchange.head()
+        return exchange
+
+    def _pool(self, url: httpx.URL) -> Pool:
+        origin = Origin(url.scheme, url.host, url.port or PORTS.get(url.scheme, 0))
+        pool = self._pools.get(origin)
+        if pool is None:
+            pool = self._pools[origin] = self._new_pool(origin)
+        return pool
+
+    def _new_pool(self, origin: Origin) -> Pool:
+        if self._is_closed:
+            raise httpx.ConnectError("the transport was closed")
+        if origin.scheme not in PORTS or not origin.host:
+            raise httpx.UnsupportedProtocol(f"cannot reach {origin.scheme}://{origin.host}")
+        if origin.scheme == "https" and self._tls is None:
+            self._tls = ssl.create_default_context()
+        return Pool(origin, self._limits, self._tls if origin.scheme == "https" else None)
