@@ -1,0 +1,81 @@
+"""What a tenant's policy comes to once its tier's values are filled in.
+
+1. A tenant's own value wins; without one the tier's holds; without that, the default.
+2. Limits merge field by field, budgets by name, lists are replaced whole.
+3. Without `allowed_lanes` only the default lane is allowed: more is granted, never assumed.
+"""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from tenants.core.document import Budget, Limits, Tenant, Tier
+
+Origin = Literal["tenant", "tier", "default"]
+LIMITS = tuple(Limits.model_fields)
+
+
+def weight_of(tenant: Tenant, tier: Tier) -> float:
+    return tier.weight if tenant.weight is None else tenant.weight
+
+
+def lane_of(tenant: Tenant, tier: Tier) -> str:
+    return tenant.lane or tier.lane
+
+
+def allowed_lanes_of(tenant: Tenant, tier: Tier) -> list[str]:
+    return tenant.allowed_lanes or tier.allowed_lanes or [lane_of(tenant, tier)]
+
+
+def patterns_of(tenant: Tenant, tier: Tier) -> list[str]:
+    return tier.models if tenant.models is None else tenant.models
+
+
+def limits_of(tenant: Tenant, tier: Tier) -> dict[str, int | None]:
+    own = {name: getattr(tenant.limits, name) for name in LIMITS}
+    return {
+        name: getattr(tier.limits, name) if value is None else value for name, value in own.items()
+    }
+
+
+def budgets_of(tenant: Tenant, tier: Tier) -> list[Budget]:
+    """In the tier's order, then those that only the tenant has."""
+    merged = {budget.name: budget for budget in (*tier.budgets, *tenant.budgets)}
+    return list(merged.values())
+
+
+def matching(patterns: list[str], models: list[str]) -> frozenset[str]:
+    if "*" in patterns:
+        return frozenset(models)
+    return frozenset(m for m in models if any(fnmatchcase(m, pattern) for pattern in patterns))
+
+
+def origins(tenant: Tenant, tier: Tier) -> dict[str, tuple[Any, Origin]]:
+    """Effective values by field (`limits.max_running`, `budgets.hourly`), each with its source."""
+    said = tier.model_fields_set
+    found: dict[str, tuple[Any, Origin]] = {}
+
+    def note(field: str, value: Any, own: bool, given: bool) -> None:
+        found[field] = (value, "tenant" if own else "tier" if given else "default")
+
+    note("weight", weight_of(tenant, tier), tenant.weight is not None, "weight" in said)
+    note("lane", lane_of(tenant, tier), tenant.lane is not None, True)
+    note(
+        "allowed_lanes",
+        allowed_lanes_of(tenant, tier),
+        tenant.allowed_lanes is not None,
+        tier.allowed_lanes is not None,
+    )
+    note("models", patterns_of(tenant, tier), tenant.models is not None, "models" in said)
+    overload = tenant.on_overload or tier.on_overload
+    note("on_overload", overload, tenant.on_overload is not None, "on_overload" in said)
+    for name, value in limits_of(tenant, tier).items():
+        own, given = (getattr(part.limits, name) is not None for part in (tenant, tier))
+        note(f"limits.{name}", value, own, given)
+    for budget in budgets_of(tenant, tier):
+        own = budget in tenant.budgets
+        note(f"budgets.{budget.name}", budget.model_dump(exclude_none=True), own, True)
+    note("timezone", tenant.timezone, tenant.timezone != "UTC", False)
+    note("enabled", tenant.enabled, not tenant.enabled, False)
+    return found

@@ -1,0 +1,57 @@
+"""Who may do what: one table, and one rule for whose objects.
+
+1. What the table does not grant is refused.
+2. A tenant role reaches its own tenant's objects only, whatever the action.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+RoleName = Literal["admin", "operator", "tenant-admin", "tenant-viewer"]
+Action = Literal[
+    "policy.view",
+    "policy.edit",
+    "keys.view",
+    "keys.edit",
+    "users.view",
+    "users.edit",
+    "usage.view",
+    "live.view",
+    "audit.view",
+    "alerts.view",
+    "alerts.edit",
+    "simulations.run",
+]
+
+ROLES: tuple[RoleName, ...] = ("admin", "operator", "tenant-admin", "tenant-viewer")
+TENANT_ROLES: frozenset[str] = frozenset({"tenant-admin", "tenant-viewer"})
+EVERYBODY: frozenset[str] = frozenset(ROLES)
+PLATFORM: frozenset[str] = frozenset({"admin", "operator"})
+ADMIN: frozenset[str] = frozenset({"admin"})
+
+TABLE: dict[Action, frozenset[str]] = {
+    "policy.view": PLATFORM,
+    "policy.edit": ADMIN,
+    "keys.view": EVERYBODY,
+    "keys.edit": frozenset({"admin", "tenant-admin"}),
+    "users.view": PLATFORM,
+    "users.edit": ADMIN,
+    "usage.view": EVERYBODY,
+    "live.view": PLATFORM,
+    "audit.view": PLATFORM,
+    "alerts.view": PLATFORM,
+    "alerts.edit": ADMIN,
+    "simulations.run": PLATFORM,
+}
+
+
+def can(role: str, action: Action) -> bool:
+    return role in TABLE[action]
+
+
+def can_for(role: str, own_tenant: str | None, action: Action, tenant: str | None) -> bool:
+    """May this role act on an object of `tenant`? None is an object of no tenant, or of all."""
+    if not can(role, action):
+        return False
+    return role not in TENANT_ROLES or (tenant is not None and tenant == own_tenant)

@@ -1,0 +1,138 @@
+"""Reading policy: what is in force, what was, and what it comes to for one tenant."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import datetime
+from typing import Any
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from tenants.core.compile import KeyGrant, compile_snapshot
+from tenants.core.diff import named
+from tenants.core.document import EMPTY, Budget, Document, Tenant, Tier
+from tenants.core.effective import Origin, origins
+from tenants.core.snapshot import PolicySnapshot
+from tenants.errors import NotFound
+from tenants.models import ApiKey, KeySecret, Membership, PolicyRevision, PolicyState
+from tenants.models import Budget as BudgetRow
+
+STEADY_READS = 5
+
+
+def current_version() -> int:
+    """Grows with every change of policy or keys; one small indexed query, made to be polled."""
+    found = PolicyState.objects.filter(id=1).values_list("version", flat=True).first()
+    return found or 0
+
+
+def current_revision() -> int:
+    found = PolicyState.objects.filter(id=1).values_list("revision", flat=True).first()
+    return found or 0
+
+
+def current_document() -> Document:
+    return revision_document(current_revision())
+
+
+def revision_document(number: int) -> Document:
+    """Revision 0 is the empty document.
+
+    Raises:
+        NotFound: there is no such revision.
+    """
+    if number == 0:
+        return EMPTY
+    try:
+        revision = PolicyRevision.objects.get(number=number)
+    except PolicyRevision.DoesNotExist:
+        raise NotFound(f"there is no revision {number}") from None
+    return Document.model_validate(revision.document)
+
+
+def history(limit: int = 50) -> list[PolicyRevision]:
+    """Newest first, without the documents."""
+    return list(PolicyRevision.objects.defer("packed")[:limit])
+
+
+def load_snapshot(at: datetime | None = None) -> PolicySnapshot:
+    """Everything a gateway needs, as of one version. Keys that have expired by `at` are left out.
+
+    Reads again when a change came between two of its queries, so that it is never half an edit.
+    """
+    at = at or timezone.now()
+    for _ in range(STEADY_READS):
+        state = PolicyState.objects.filter(id=1).first() or PolicyState()
+        document = revision_document(state.revision)
+        keys = key_grants(at)
+        if current_version() == state.version:
+            break
+    return compile_snapshot(document, keys, state.revision, state.version)
+
+
+def key_grants(at: datetime) -> list[KeyGrant]:
+    """Every secret that is accepted at `at`, with the earlier of its two ends."""
+    budgets = _key_budgets()
+    secrets = KeySecret.objects.filter(key__revoked_at__isnull=True).values_list(
+        "digest",
+        "accepted_until",
+        "key__public_id",
+        "key__expires_at",
+        "key__tenant__name",
+        "key__application__name",
+    )
+    grants = []
+    for digest, until, public_id, expires_at, tenant, application in secrets.iterator(2000):
+        ends = min((end for end in (until, expires_at) if end is not None), default=None)
+        if ends is None or ends > at:
+            own = tuple(budgets.get(public_id, ()))
+            secret = bytes.fromhex(digest)
+            grants.append(KeyGrant(public_id, tenant, application or "", secret, ends, own))
+    return grants
+
+
+def _key_budgets() -> dict[str, list[Budget]]:
+    found: dict[str, list[Budget]] = defaultdict(list)
+    for row in BudgetRow.objects.filter(key__isnull=False).select_related("key"):
+        if row.key is not None:
+            found[row.key.public_id].append(budget_of(row))
+    return found
+
+
+def budget_of(row: BudgetRow) -> Budget:
+    fields: dict[str, Any] = {
+        "name": row.name,
+        "kind": row.kind,
+        "cost": row.cost,
+        "refill_per_second": row.refill_per_second,
+        "period": row.period or None,
+        "on_exhausted": row.on_exhausted,
+    }
+    return Budget.model_validate(fields)
+
+
+def keys(tenant: str | None = None) -> QuerySet[ApiKey]:
+    """All keys, or a tenant's, newest first; `masked` is what may be shown of one."""
+    found = ApiKey.objects.select_related("tenant", "application")
+    return found.filter(tenant__name=tenant) if tenant is not None else found
+
+
+def effective_policy(tenant: str) -> dict[str, tuple[Any, Origin]]:
+    """Each value in force for a tenant by field, and whether the tenant, its tier or the default
+    says so.
+
+    Raises:
+        NotFound: the tenant is not in the policy.
+    """
+    document = current_document()
+    found = named(document, "tenant").get(tenant)
+    if not isinstance(found, Tenant):
+        raise NotFound(f"there is no tenant {tenant!r}")
+    tier = named(document, "tier")[found.tier]
+    assert isinstance(tier, Tier)
+    return origins(found, tier)
+
+
+def membership_of(user: Any) -> Membership | None:
+    return Membership.objects.select_related("tenant").filter(user_id=user.pk).first()

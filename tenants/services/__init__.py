@@ -1,0 +1,40 @@
+"""The one door for changes of policy, keys and roles. Pages, API, commands and admin all use it.
+
+Each function checks the actor's permission and the input, then writes rows, revision, audit
+entries and version in one transaction.
+"""
+
+from tenants.core.issue import Issue
+from tenants.errors import Conflict, NotAllowed, NotFound, PolicyRefused
+from tenants.services.actors import Actor, Source, actor_for, require
+from tenants.services.documents import Applied, apply_document, read_document, rollback
+from tenants.services.keys import create_key, revoke_key, rotate_key
+from tenants.services.objects import create_object, delete_object, edit_object, object_etag
+from tenants.services.state import on_change
+from tenants.services.users import create_user, set_role
+
+__all__ = [
+    "Actor",
+    "Applied",
+    "Conflict",
+    "Issue",
+    "NotAllowed",
+    "NotFound",
+    "PolicyRefused",
+    "Source",
+    "actor_for",
+    "apply_document",
+    "create_key",
+    "create_object",
+    "create_user",
+    "delete_object",
+    "edit_object",
+    "object_etag",
+    "on_change",
+    "read_document",
+    "require",
+    "revoke_key",
+    "rollback",
+    "rotate_key",
+    "set_role",
+]

@@ -1,0 +1,187 @@
+"""API keys: made, rotated, revoked. The secret is returned once and stored nowhere.
+
+1. A key's id stays through every rotation; the old secret works until its grace ends.
+2. Each change bumps the version, so that every gateway takes it in within a second.
+3. An audit entry never holds a secret, nor a digest of one.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from tenants.core.document import Budget as BudgetPart
+from tenants.core.issue import Invalid, Issue, short
+from tenants.core.keys import BASE62, ID_ALPHABET, ID_LENGTH, SECRET_LENGTH, digest, key_text
+from tenants.core.validation import validate_budgets
+from tenants.errors import NotFound
+from tenants.models import ApiKey, Application, Budget, KeySecret, Tenant
+from tenants.services.actors import Actor, require
+from tenants.services.audit import record
+from tenants.services.projection import budget_row
+from tenants.services.state import announce, bump
+
+LONGEST_DAYS = 3650
+LONGEST_GRACE_HOURS = 24 * 90
+
+
+def create_key(
+    tenant: str,
+    application: str | None = None,
+    name: str = "",
+    expires_days: float | None = None,
+    *,
+    budgets: Sequence[Mapping[str, Any]] = (),
+    actor: Actor,
+    reason: str = "",
+) -> tuple[ApiKey, str]:
+    """The key and its secret text, which cannot be read again. `budgets` are as in the policy
+    file, and stand beside those of tenant and application.
+
+    Raises:
+        NotFound: no such tenant or application in the policy.
+        PolicyRefused: a field is wrong.
+        NotAllowed: the actor may not make keys for this tenant.
+    """
+    require(actor, "keys.edit", tenant)
+    _name_fits(name)
+    expires_at = _after(expires_days, "expires_days", timedelta(days=1), LONGEST_DAYS)
+    own = validate_budgets(list(budgets))
+    with transaction.atomic():
+        version = bump()
+        owner, inside = _owners(tenant, application)
+        key = ApiKey.objects.create(
+            public_id=_random(ID_ALPHABET, ID_LENGTH),
+            tenant=owner,
+            application=inside,
+            name=name,
+            created_by=actor.name,
+            expires_at=expires_at,
+        )
+        text = _new_secret(key)
+        Budget.objects.bulk_create([Budget(**budget_row(part, key_id=key.pk)) for part in own])
+        record(actor, "key", key.public_id, new=_said(key, own), reason=reason)
+        announce(version)
+    return key, text
+
+
+def rotate_key(
+    public_id: str, grace_hours: float = 0, *, actor: Actor, reason: str = ""
+) -> tuple[ApiKey, str]:
+    """A new secret for the same key; earlier ones are accepted for `grace_hours` more.
+
+    Raises:
+        NotFound: there is no such key.
+        PolicyRefused: it is revoked, or the grace is out of range.
+    """
+    grace = _after(grace_hours, "grace_hours", timedelta(hours=1), LONGEST_GRACE_HOURS, least=0)
+    with transaction.atomic():
+        version = bump()
+        key = _usable(public_id, actor)
+        now = timezone.now()
+        key.secrets.filter(accepted_until__isnull=True).update(accepted_until=grace or now)
+        key.secrets.filter(accepted_until__lte=now).delete()
+        text = _new_secret(key)
+        said = {"grace_hours": grace_hours}
+        record(actor, "key", public_id, field="secret", old="…", new=said, reason=reason)
+        announce(version)
+    return key, text
+
+
+def revoke_key(public_id: str, *, actor: Actor, reason: str = "") -> ApiKey:
+    """Refuse the key from now on, for good. Revoking it again changes nothing.
+
+    Raises:
+        NotFound: there is no such key.
+    """
+    if (key := _key(public_id, actor)).revoked_at is not None:
+        return key
+    with transaction.atomic():
+        version = bump()
+        key = _key(public_id, actor)  # again, now that nobody else can change it
+        if key.revoked_at is None:
+            key.revoked_at = timezone.now()
+            key.save(update_fields=["revoked_at"])
+            when = key.revoked_at.isoformat()
+            record(actor, "key", public_id, field="revoked_at", new=when, reason=reason)
+            announce(version)
+    return key
+
+
+def _key(public_id: str, actor: Actor) -> ApiKey:
+    """Another tenant's key is as unknown to a tenant's admin as one that does not exist."""
+    found = ApiKey.objects.select_related("tenant", "application").filter(public_id=public_id)
+    if actor.tenant is not None:
+        found = found.filter(tenant__name=actor.tenant)
+    key = found.first()
+    require(actor, "keys.edit", key.tenant.name if key else actor.tenant)
+    if key is None:
+        raise NotFound(f"there is no key {public_id!r}")
+    return key
+
+
+def _usable(public_id: str, actor: Actor) -> ApiKey:
+    key = _key(public_id, actor)
+    if key.state != "active":
+        raise _refused("key", public_id, f"key {public_id} is {key.state}; make a new one")
+    return key
+
+
+def _owners(tenant: str, application: str | None) -> tuple[Tenant, Application | None]:
+    owner = Tenant.objects.filter(name=tenant, in_policy=True).first()
+    if owner is None:
+        raise NotFound(f"there is no tenant {tenant!r}")
+    if not application:
+        return owner, None
+    inside = owner.applications.filter(name=application, in_policy=True).first()
+    if inside is None:
+        raise NotFound(f"tenant {tenant!r} has no application {application!r}")
+    return owner, inside
+
+
+def _new_secret(key: ApiKey) -> str:
+    text = key_text(key.public_id, _random(BASE62, SECRET_LENGTH))
+    KeySecret.objects.create(key=key, digest=digest(text).hex())
+    return text
+
+
+def _random(alphabet: str, length: int) -> str:
+    return "".join(secrets.choice(alphabet) for _ in range(length))
+
+
+def _after(
+    amount: float | None, field: str, unit: timedelta, most: float, least: float | None = None
+) -> datetime | None:
+    """The moment `amount` units from now; None for none, and for 0 where that is allowed."""
+    if amount is None or (amount == 0 and least == 0):
+        return None
+    if isinstance(amount, bool) or not 0 < amount <= most:  # NaN is refused here as well
+        lowest = "0" if least == 0 else "more than 0"
+        message = f"{field} is {short(amount)}; it takes {lowest} up to {most:g}"
+        raise _refused(field, amount, message)
+    return timezone.now() + amount * unit
+
+
+def _name_fits(name: str) -> None:
+    if len(name) > 100 or not (name == "" or name.isprintable()):
+        raise _refused("name", name, f"name is {short(name)}; it takes up to 100 plain characters")
+
+
+def _said(key: ApiKey, budgets: Sequence[BudgetPart]) -> dict[str, Any]:
+    said: dict[str, Any] = {"tenant": key.tenant.name, "name": key.name}
+    if key.application:
+        said["application"] = key.application.name
+    if key.expires_at:
+        said["expires_at"] = key.expires_at.isoformat()
+    if budgets:
+        said["budgets"] = [part.model_dump(exclude_defaults=True) for part in budgets]
+    return said
+
+
+def _refused(field: str, value: object, message: str) -> Invalid:
+    return Invalid([Issue(field, None, short(value), message, (field,))])

@@ -1,0 +1,153 @@
+"""Single objects of the policy: each edit is a new document made from the current one.
+
+An object is named by its kind and name; an application by `tenant/application`. Fields are those
+of the policy file. An edit is a merge patch (RFC 7396): what is given replaces, mappings merge,
+None takes a value away so that the tier's or the default holds again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any
+
+from tenants.core.diff import LISTS, Kind, content, named
+from tenants.core.document import Document, canonical
+from tenants.core.issue import Invalid, Issue, short
+from tenants.core.validation import validate
+from tenants.errors import Conflict, NotFound
+from tenants.selectors import current_document
+from tenants.services.actors import Actor, require
+from tenants.services.documents import Applied, change
+
+
+def create_object(
+    kind: Kind, fields: Mapping[str, Any], *, actor: Actor, reason: str = ""
+) -> Applied:
+    """Add one object. `fields` holds its name (a pool's `model`; `tenant/name` of an application).
+
+    Raises:
+        PolicyRefused: it exists already, or a field is wrong.
+    """
+    require(actor, "policy.edit")
+    name = str(fields.get(_key(kind), ""))
+
+    def propose(old: Document) -> Document:
+        if name in named(old, kind):
+            raise Invalid([_issue(_key(kind), name, f"{kind} {name!r} exists already")])
+        data = canonical(old)
+        items, own = _place(data, kind, name)
+        items.append(_patched({}, {**fields, _key(kind): own or fields.get(_key(kind))}))
+        return validate(data)
+
+    return change(propose, actor=actor, reason=reason)
+
+
+def edit_object(
+    kind: Kind,
+    name: str,
+    fields: Mapping[str, Any],
+    *,
+    actor: Actor,
+    etag: str | None = None,
+    reason: str = "",
+) -> Applied:
+    """Change some fields of one object.
+
+    Raises:
+        NotFound: there is no such object.
+        Conflict: it is no longer the one that `etag` was made of.
+        PolicyRefused: a field is wrong.
+    """
+    require(actor, "policy.edit")
+
+    def propose(old: Document) -> Document:
+        _check_seen(old, kind, name, etag)
+        data = canonical(old)
+        items, own = _place(data, kind, name)
+        position = _position(items, kind, own)
+        given = {key: value for key, value in fields.items() if key != _key(kind)}
+        if fields.get(_key(kind), own) not in (own, name):
+            renamed = fields[_key(kind)]
+            raise Invalid([_issue(_key(kind), renamed, f"a {kind} keeps its name: {name!r}")])
+        items[position] = _patched(items[position], given)
+        return validate(data)
+
+    return change(propose, actor=actor, reason=reason)
+
+
+def delete_object(
+    kind: Kind, name: str, *, actor: Actor, etag: str | None = None, reason: str = ""
+) -> Applied:
+    """Take one object out of the policy; refused while others name it. A tenant's keys and
+    members keep their rows and work again once it is back."""
+    require(actor, "policy.edit")
+
+    def propose(old: Document) -> Document:
+        _check_seen(old, kind, name, etag)
+        data = canonical(old)
+        items, own = _place(data, kind, name)
+        del items[_position(items, kind, own)]
+        return validate(data)
+
+    return change(propose, actor=actor, reason=reason)
+
+
+def object_etag(kind: Kind, name: str) -> str:
+    """Changes with the object's own content (a tenant's applications have their own).
+
+    Raises:
+        NotFound: there is no such object.
+    """
+    return _etag(current_document(), kind, name)
+
+
+def _etag(document: Document, kind: Kind, name: str) -> str:
+    found = named(document, kind).get(name)
+    if found is None:
+        raise NotFound(f"there is no {kind} {name!r}")
+    text = json.dumps(content(found), sort_keys=True)
+    return sha256(text.encode()).hexdigest()[:16]
+
+
+def _check_seen(document: Document, kind: Kind, name: str, etag: str | None) -> None:
+    current = _etag(document, kind, name)
+    if etag is not None and etag != current:
+        raise Conflict(f"{kind} {name!r} was changed by somebody else meanwhile")
+
+
+def _key(kind: Kind) -> str:
+    return "model" if kind == "pool" else "name"
+
+
+def _place(data: dict[str, Any], kind: Kind, name: str) -> tuple[list[dict[str, Any]], str]:
+    """The list that the object is in or goes to, and what it is called there."""
+    if kind != "application":
+        items: list[dict[str, Any]] = data[LISTS[kind]]
+        return items, name
+    owner, _, own = name.partition("/")
+    for tenant in data["tenants"]:
+        if tenant["name"] == owner:
+            return tenant.setdefault("applications", []), own
+    raise NotFound(f"there is no tenant {owner!r}")
+
+
+def _position(items: list[dict[str, Any]], kind: Kind, own: str) -> int:
+    return next(i for i, item in enumerate(items) if item[_key(kind)] == own)
+
+
+def _patched(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, Mapping):
+        return patch
+    merged = dict(target) if isinstance(target, Mapping) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = _patched(merged.get(key), value)
+    return merged
+
+
+def _issue(field: str, value: Any, message: str) -> Issue:
+    return Issue(field, None, short(value), message, (field,))
