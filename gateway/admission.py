@@ -17,9 +17,6 @@ from metering.core.hold import Hold
 from scheduling.core.model import Ticket
 from tenants.core.snapshot import LanePolicy, OnOverload, PolicySnapshot, PoolPolicy, TenantPolicy
 
-IMAGE_TOKENS = 765  # one 1024×1024 picture in most open vision models; settled by the engine's count
-OPEN_CEILING_TOKENS = 4096  # worst case held for a call that names no limit, where policy has none
-
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
@@ -67,7 +64,7 @@ def find_pool(snapshot: PolicySnapshot, tenant: TenantPolicy, model: str) -> Poo
     return pool
 
 
-def find_lane(snapshot: PolicySnapshot, who: Identity, asked: str | None) -> LanePolicy:
+def find_lane(snapshot: PolicySnapshot, who: Identity, asked: str) -> LanePolicy:
     name = asked or who.application.lane
     if asked and asked not in who.tenant.allowed_lanes:
         allowed = ", ".join(who.tenant.allowed_lanes)

@@ -55,6 +55,9 @@ class Governor(Protocol):
             AdmissionRefused, Overloaded, scheduling.seam.NotGranted
         """
 
+    def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
+        """Another endpoint with room for a request whose endpoint failed before it answered."""
+
     def charge(self, request_id: str, cost: float) -> None:
         """Service units received so far, all told."""
 
@@ -99,6 +102,9 @@ class LocalGovernor:
 
     def _release(self, request_id: str) -> None:
         self.accounts.settle(request_id, 0, 0.0, self._clock(), datetime.now(UTC))
+
+    def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
+        return self.scheduler.retry_elsewhere(request_id, avoid)
 
     def charge(self, request_id: str, cost: float) -> None:
         self.scheduler.charge(request_id, cost)

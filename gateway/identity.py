@@ -24,19 +24,13 @@ class Identity:
     application: ApplicationPolicy
 
 
-def identify(snapshot: PolicySnapshot, secret: str | None, at: datetime) -> Identity:
+def identify(snapshot: PolicySnapshot, secret: bytes, at: datetime) -> Identity:
     """The key's tenant and application under this snapshot.
 
     Raises:
         ApiError: invalid_api_key; the message never repeats the key.
     """
-    if not secret:
-        raise ApiError(
-            Outcome.INVALID_API_KEY,
-            "No API key was given. Send it as 'Authorization: Bearer <key>' or 'x-api-key: <key>'.",
-        )
-    digest = hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
-    return identity_of(snapshot, digest, at)
+    return identity_of(snapshot, hashlib.sha256(secret).digest(), at)
 
 
 def identity_of(snapshot: PolicySnapshot, digest: bytes, at: datetime) -> Identity:

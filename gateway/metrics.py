@@ -62,7 +62,9 @@ loop_lag_seconds = Histogram(
     registry=registry,
 )
 endpoint_up = Gauge(
-    "fairlane_endpoint_up", "1 while an engine endpoint is usable.", ["model", "url"],
+    "fairlane_endpoint_up",
+    "1 while an engine endpoint is usable.",
+    ["model", "url"],
     registry=registry,
 )
 
@@ -97,6 +99,16 @@ def token_counters(tenant: str, model: str) -> tuple[Counter, Counter, Counter]:
 @lru_cache(maxsize=4096)
 def units(tenant: str, model: str, lane: str) -> Counter:
     return service_units.labels(tenant_label(tenant), model, lane)
+
+
+@lru_cache(maxsize=4096)
+def queue_time(model: str, lane: str) -> Histogram:
+    return queue_seconds.labels(model, lane)
+
+
+@lru_cache(maxsize=4096)
+def ttft(model: str, lane: str) -> Histogram:
+    return ttft_seconds.labels(model, lane)
 
 
 def exposition() -> bytes:

@@ -9,13 +9,15 @@ from gateway.admission import Plan
 from gateway.errors import Outcome
 from gateway.governor import Place
 from gateway.identity import Identity
-from gateway.wire.usage import Usage
+from gateway.wire.stream import StreamMeter
+from gateway.wire.usage import Usage, finish_reason
 from metering.core.cost import service_cost
 from metering.core.hold import RateState
 from metering.core.record import FinishReason, UsageRecord, UsageSource
 from tenants.core.snapshot import PolicySnapshot
 
 NOTHING = Usage(0, 0, 0)
+NO_RATES = RateState()
 
 
 @dataclass(slots=True)
@@ -34,7 +36,7 @@ class Run:
     plan: Plan | None = None
     place: Place | None = None
     endpoint: str = ""
-    rates: RateState = RateState()
+    rates: RateState = NO_RATES
     asked: bool = False
     answering: bool = False
     streamed: bool = False
@@ -45,6 +47,22 @@ class Run:
     finish: FinishReason = "stop"
     throttle_reason: str = ""
     settled: bool = False
+
+    def end(self, outcome: Outcome, finish: FinishReason | None = None) -> None:
+        self.outcome = outcome
+        self.finish = finish or outcome.answer.finish_reason
+
+    def note_stream(self, meter: StreamMeter) -> None:
+        self.streamed = True
+        self.usage = meter.usage
+        self.counted_tokens = meter.tokens
+        if self.outcome is Outcome.OK:
+            self.finish = finish_reason(meter.finish_reasons)
+
+    def application_name(self) -> str:
+        """The application's name among all tenants'."""
+        assert self.who is not None
+        return f"{self.who.tenant.name}/{self.who.application.name}"
 
     def final_usage(self) -> tuple[Usage, UsageSource]:
         """The engine's count; else what was delivered; else the estimate. Nothing for a request
@@ -88,7 +106,7 @@ class Run:
             queue_ms=self._queue_ms(now),
             ttft_ms=None if self.first_at is None else (self.first_at - self.began) * 1000,
             e2e_ms=(now - self.began) * 1000,
-            status=self.outcome.status,
+            status=self.outcome.answer.status,
             finish_reason=self.finish,
             throttle_reason=self.throttle_reason,
             policy_revision=self.snapshot.revision,

@@ -1,0 +1,118 @@
+"""The ASGI app for `/v1`, the probes and `/metrics`: which path is whose."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+
+import msgspec
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from gateway import errors, metrics
+from gateway.errors import ApiError, Outcome
+from gateway.exchange import Exchange, Headers, Receive, Scope, Send
+from gateway.identity import identify
+from gateway.service import Gateway
+from gateway.wire.headers import read
+from gateway.wire.request import Kind
+from tenants.core.snapshot import PolicySnapshot, TenantPolicy
+
+JSON = (b"content-type", b"application/json")
+TEXT = (b"content-type", b"text/plain; charset=utf-8")
+CALLS: dict[str, Kind] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
+MODELS = "/v1/models"
+
+Handler = Callable[[Exchange], Awaitable[None]]
+
+
+class GatewayApp:
+    """Started and stopped with the server by `fairlane.asgi`."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._born = int(time.time())
+        self.start = gateway.start
+        self.stop = gateway.stop
+        self._plain: dict[str, Handler] = {
+            "/healthz": self._healthz,
+            "/readyz": self._readyz,
+            "/metrics": self._metrics,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        exchange = Exchange(scope, receive, send)
+        path, method = scope["path"], scope["method"]
+        kind = CALLS.get(path)
+        if kind is not None and method == "POST":
+            calls = self._gateway.calls
+            assert calls is not None
+            await calls.serve(kind, exchange)
+        elif path in self._plain and method in ("GET", "HEAD"):
+            await self._plain[path](exchange)
+        else:
+            await self._other(path, method, exchange)
+
+    async def _other(self, path: str, method: str, exchange: Exchange) -> None:
+        try:
+            if path == MODELS or path.startswith(MODELS + "/"):
+                await self._models(path, method, exchange)
+            elif path in CALLS:
+                await wrong_method(exchange, method, path, b"POST")
+            else:
+                raise ApiError(Outcome.INVALID_REQUEST, f"There is no {path} here.")
+        except ApiError as error:
+            status = 404 if error.outcome is Outcome.INVALID_REQUEST else error.status
+            await exchange.respond(
+                status, [JSON, *errors.headers(error)], errors.openai_body(error)
+            )
+
+    async def _models(self, path: str, method: str, exchange: Exchange) -> None:
+        if method not in ("GET", "HEAD"):
+            await wrong_method(exchange, method, path, b"GET")
+            return
+        assert self._gateway.calls is not None
+        snapshot = self._gateway.calls.snapshot
+        tenant = identify(snapshot, read(exchange.headers).key, datetime.now(UTC)).tenant
+        models = self._models_of(snapshot, tenant)
+        if path != MODELS:
+            name = path[len(MODELS) + 1 :]
+            found = next((m for m in models if m["id"] == name), None)
+            if found is None:
+                message = f"The model '{name}' does not exist here, or is not yours to use."
+                raise ApiError(Outcome.MODEL_NOT_FOUND, message, param="model")
+            await exchange.respond(200, [JSON], msgspec.json.encode(found))
+            return
+        listing = {"object": "list", "data": models}
+        await exchange.respond(200, [JSON], msgspec.json.encode(listing))
+
+    def _models_of(self, snapshot: PolicySnapshot, tenant: TenantPolicy) -> list[dict[str, object]]:
+        """Those the tenant may use, aliases beside the models that they stand for."""
+        return [
+            {"id": name, "object": "model", "created": self._born, "owned_by": "fairlane"}
+            for name, pool in sorted(snapshot.models.items())
+            if pool.model in tenant.models
+        ]
+
+    async def _healthz(self, exchange: Exchange) -> None:
+        await exchange.respond(200, [TEXT], b"ok\n")
+
+    async def _readyz(self, exchange: Exchange) -> None:
+        if self._gateway.ready:
+            await exchange.respond(200, [TEXT], b"ready\n")
+        else:
+            await exchange.respond(503, [TEXT], b"not ready: starting or stopping\n")
+
+    async def _metrics(self, exchange: Exchange) -> None:
+        content_type = (b"content-type", CONTENT_TYPE_LATEST.encode())
+        await exchange.respond(200, [content_type], metrics.exposition())
+
+
+async def wrong_method(exchange: Exchange, method: str, path: str, allowed: bytes) -> None:
+    error = ApiError(Outcome.INVALID_REQUEST, f"{path} takes {allowed.decode()}, not {method}.")
+    headers: Headers = [JSON, (b"allow", allowed)]
+    await exchange.respond(405, headers, errors.openai_body(error))
+
+
+def build_gateway() -> GatewayApp:
+    return GatewayApp(Gateway())

@@ -1,0 +1,284 @@
+"""One request's way, with no way back: key → admission → place → engine → settlement → record.
+
+1. Whatever ends a request, `_close` acts once: counters settled, slot free, record journalled.
+2. The record is in the journal before the caller sees the last byte of its answer.
+3. A caller that hangs up cancels this task wherever it waits; the engine's connection is closed
+   on the way out, which aborts its work.
+4. An engine that failed before it answered anything is left for another one once, charged once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import httpx
+import structlog
+
+from gateway import admission, errors, metrics
+from gateway.errors import ApiError, Outcome
+from gateway.estimates import Estimates
+from gateway.exchange import Exchange, HungUp
+from gateway.governor import AdmissionRefused, Governor, Overloaded
+from gateway.identity import Identity, identify
+from gateway.relay import Relay, own_headers
+from gateway.run import Run
+from gateway.upstream.engines import EngineFailed, Engines
+from gateway.wire import headers as wire_headers
+from gateway.wire.headers import Asked
+from gateway.wire.request import Kind, ParsedCall, parse
+from metering.core.cost import service_cost
+from metering.core.record import UsageRecord
+from metering.journal import Journal, OpenEntry
+from scheduling.seam import NotGranted
+from tenants.core.snapshot import PolicySnapshot
+
+log = structlog.get_logger("fairlane.gateway")
+
+
+class Calls:
+    """Serves calls under one snapshot at a time; `snapshot` is swapped whole."""
+
+    def __init__(
+        self,
+        snapshot: PolicySnapshot,
+        governor: Governor,
+        engines: Engines,
+        estimates: Estimates,
+        journal: Journal,
+        max_body_bytes: int,
+    ) -> None:
+        self.snapshot = snapshot
+        self.waiting: dict[str, Run] = {}
+        self._governor = governor
+        self._engines = engines
+        self._estimates = estimates
+        self._journal = journal
+        self._max_body_bytes = max_body_bytes
+
+    async def serve(self, kind: Kind, exchange: Exchange) -> None:
+        run = Run(
+            request_id=os.urandom(16).hex(),
+            at=datetime.now(UTC),
+            began=time.monotonic(),
+            snapshot=self.snapshot,
+        )
+        try:
+            await self._serve(kind, exchange, run)
+        except HungUp:
+            run.end(Outcome.CLIENT_CLOSED)
+        except asyncio.CancelledError:
+            run.end(Outcome.CLIENT_CLOSED if exchange.gone else Outcome.ENGINE_ERROR)
+            if not exchange.gone:
+                raise
+        finally:
+            exchange.unwatch()
+            self._close(run)
+
+    async def _serve(self, kind: Kind, exchange: Exchange, run: Run) -> None:
+        try:
+            await self._attempt(kind, exchange, run)
+        except ApiError as error:
+            await self._refuse(exchange, run, error)
+        except Exception:
+            log.exception("request failed", request_id=run.request_id)
+            error = ApiError(Outcome.ENGINE_ERROR, "The gateway failed unexpectedly.")
+            await self._refuse(exchange, run, error)
+
+    async def _attempt(self, kind: Kind, exchange: Exchange, run: Run) -> None:
+        asked = wire_headers.read(exchange.headers)
+        run.who = identify(run.snapshot, asked.key, run.at)
+        call = parse(kind, await exchange.body(self._max_body_bytes))
+        bound = self._plan(run, run.who, call, asked)
+        exchange.watch()
+        await self._wait_for_place(run)
+        response = await self._ask(run, call, asked, bound)
+        try:
+            relay = Relay(self._engines.client, exchange, run, call, self._charge, self._close)
+            await relay.relay(response)
+        finally:
+            await response.aclose()
+        self._estimates.learn(run.application_name(), call.model, call, run)
+
+    def _plan(self, run: Run, who: Identity, call: ParsedCall, asked: Asked) -> int | None:
+        """Every check that needs no counter; returns the output bound that policy puts in."""
+        run.model, run.interaction = call.model, asked.interaction
+        admission.check_tenant(who.tenant)
+        pool = admission.find_pool(run.snapshot, who.tenant, call.model)
+        run.model = pool.model
+        lane = admission.find_lane(run.snapshot, who, asked.lane)
+        run.lane = lane.name
+        prompt = self._estimates.prompt_tokens(pool.model, call)
+        admission.check_input(who.tenant, prompt)
+        ceiling = admission.output_ceiling(who.tenant, call.max_output_tokens)
+        run.plan = admission.make_plan(
+            request_id=run.request_id,
+            snapshot=run.snapshot,
+            who=who,
+            call=call,
+            pool=pool,
+            lane=lane,
+            estimate=self._estimates.of(run.application_name(), pool.model, call, prompt, ceiling),
+            at=run.at,
+        )
+        if call.max_output_tokens is not None or ceiling is None:
+            return None
+        return self._engines.room_for_output(pool.model, prompt, ceiling)
+
+    async def _wait_for_place(self, run: Run) -> None:
+        assert run.plan is not None
+        self.waiting[run.request_id] = run
+        try:
+            run.place = await self._governor.admit(run.plan)
+        except AdmissionRefused as refused:
+            verdict = refused.verdict
+            run.rates, run.throttle_reason = verdict.rates, verdict.limit
+            raise ApiError(
+                Outcome(verdict.code), verdict.message, retry_after_s=verdict.retry_after_s
+            ) from None
+        except Overloaded as shed:
+            run.throttle_reason = "predicted_wait"
+            raise shed_error(shed) from None
+        except NotGranted as lost:
+            run.throttle_reason = lost.reason
+            raise lost_place(lost, run) from None
+        finally:
+            del self.waiting[run.request_id]
+        run.rates, run.lane = run.place.rates, run.place.lane.name
+        run.endpoint = run.place.grant.endpoint
+
+    async def _ask(
+        self, run: Run, call: ParsedCall, asked: Asked, bound: int | None
+    ) -> httpx.Response:
+        run.asked = True
+        self._journal.opened(open_entry(run))
+        try:
+            return await self._engines.ask(run, call, asked, bound)
+        except EngineFailed:
+            grant = self._governor.elsewhere(run.request_id, avoid=run.endpoint)
+            if grant is None:
+                raise
+            assert run.place is not None
+            run.place = replace(run.place, grant=grant)
+            run.endpoint = grant.endpoint
+            return await self._engines.ask(run, call, asked, bound)
+
+    def _charge(self, run: Run, tokens: int) -> None:
+        assert run.plan is not None
+        prompt = run.plan.estimate.prompt_tokens
+        self._governor.charge(run.request_id, service_cost(run.plan.pool.cost, prompt, 0, tokens))
+
+    async def _refuse(self, exchange: Exchange, run: Run, error: ApiError) -> None:
+        run.end(error.outcome)
+        if run.who is None:
+            metrics.unknown_keys.inc()
+        self._close(run)
+        if exchange.started:  # nothing can be said any more but by breaking off
+            raise error
+        headers = [
+            (b"content-type", b"application/json"),
+            *errors.headers(error),
+            *own_headers(run),
+        ]
+        await exchange.respond(error.status, headers, errors.openai_body(error))
+
+    def _close(self, run: Run) -> None:
+        if run.settled or run.who is None:
+            return
+        run.settled = True
+        record = run.record(time.monotonic())
+        if run.place is not None:
+            tokens = record.prompt_tokens + record.completion_tokens
+            self._governor.settle(run.request_id, tokens, record.cost)
+        self._journal.ended(record)
+        count(record, run)
+
+
+def open_entry(run: Run) -> OpenEntry:
+    plan, who = run.plan, run.who
+    assert plan is not None
+    assert who is not None
+    return OpenEntry(
+        request_id=run.request_id,
+        at=run.at,
+        tenant=who.tenant.name,
+        application=who.application.name,
+        key=who.key.id,
+        model=plan.pool.model,
+        lane=run.lane,
+        interaction=run.interaction,
+        endpoint=run.endpoint,
+        prompt_tokens=plan.estimate.prompt_tokens,
+        completion_tokens=plan.estimate.output_tokens,
+        estimated_cost=plan.hold.cost,
+        queue_ms=run.place.queue_s * 1000 if run.place else 0.0,
+        policy_revision=run.snapshot.revision,
+        accounts=tuple(budget.account for budget in plan.hold.budgets),
+    )
+
+
+def shed_error(shed: Overloaded) -> ApiError:
+    return ApiError(
+        Outcome.OVERLOADED,
+        f"The expected wait in lane '{shed.lane.name}' is {shed.wait_s:.0f} s, past its limit of "
+        f"{shed.lane.max_queue_seconds:g} s (max_queue_seconds).",
+        retry_after_s=shed.wait_s - shed.lane.max_queue_seconds,
+    )
+
+
+LOST: dict[str, tuple[Outcome, Callable[[Run], str]]] = {
+    "queue_timeout": (
+        Outcome.QUEUE_TIMEOUT,
+        lambda run: f"No place came free in lane '{run.lane}' within its max_queue_seconds.",
+    ),
+    "pool_removed": (
+        Outcome.NO_ENDPOINT,
+        lambda run: f"The model '{run.model}' was taken out of service while the call waited.",
+    ),
+    "lane_removed": (
+        Outcome.NO_ENDPOINT,
+        lambda run: f"The lane '{run.lane}' was removed while the call waited. Send it again.",
+    ),
+    "tenant_removed": (
+        Outcome.TENANT_SUSPENDED,
+        lambda run: "The tenant was removed while the call waited.",
+    ),
+    "tenant_suspended": (
+        Outcome.TENANT_SUSPENDED,
+        lambda run: "The tenant was suspended while the call waited.",
+    ),
+    "key_revoked": (
+        Outcome.INVALID_API_KEY,
+        lambda run: "The API key was revoked or expired while the call waited.",
+    ),
+    "shutting_down": (
+        Outcome.OVERLOADED,
+        lambda run: "This gateway is stopping. Send the call again.",
+    ),
+}
+
+
+def lost_place(lost: NotGranted, run: Run) -> ApiError:
+    outcome, message = LOST[lost.reason]
+    return ApiError(outcome, message(run))
+
+
+def count(record: UsageRecord, run: Run) -> None:
+    tenant, model, lane = record.tenant, record.model, record.lane
+    if run.plan is None:
+        model = "unknown"  # a caller's own text is no label
+    metrics.ended(tenant, model, lane, run.outcome.value).inc()
+    if run.place is None:
+        return
+    prompt, cached, completion = metrics.token_counters(tenant, model)
+    prompt.inc(record.prompt_tokens)
+    cached.inc(record.cached_tokens)
+    completion.inc(record.completion_tokens)
+    metrics.units(tenant, model, lane).inc(record.cost)
+    metrics.queue_time(model, lane).observe(record.queue_ms / 1000)
+    if record.ttft_ms is not None:
+        metrics.ttft(model, lane).observe(record.ttft_ms / 1000)

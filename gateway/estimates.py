@@ -1,0 +1,39 @@
+"""How large a call will be, before it runs; learnt from how large the ones before it were."""
+
+from __future__ import annotations
+
+from gateway.admission import Estimate
+from gateway.run import Run
+from gateway.wire.request import ParsedCall
+from metering.core.predictor import OutputPredictor
+from metering.core.prompt_estimate import PromptEstimator
+
+MEDIA_TOKENS = 765  # one 1024×1024 picture in most open vision models; settled by the engine
+OPEN_CEILING_TOKENS = 4096  # held for a call without a limit, where policy has none either
+
+
+class Estimates:
+    def __init__(self) -> None:
+        self.output = OutputPredictor()
+        self.prompt = PromptEstimator()
+
+    def prompt_tokens(self, model: str, call: ParsedCall) -> int:
+        text = self.prompt.estimate(model, call.prompt_bytes) if call.prompt_bytes else 0
+        return max(1, text + call.prompt_tokens + call.media * MEDIA_TOKENS)
+
+    def of(
+        self, application: str, model: str, call: ParsedCall, prompt: int, ceiling: int | None
+    ) -> Estimate:
+        """`application` names it among all tenants' (`acme/support-bot`); `ceiling` is the most
+        that one answer may have. Several answers cost as many times the output."""
+        expected = self.output.expect(application, model, ceiling)
+        most = OPEN_CEILING_TOKENS if ceiling is None else ceiling
+        return Estimate(prompt, expected * call.choices, most * call.choices)
+
+    def learn(self, application: str, model: str, call: ParsedCall, run: Run) -> None:
+        """From an answer that ended by itself and whose usage the engine told."""
+        if run.usage is None or run.finish not in ("stop", "length", "tool_calls"):
+            return
+        self.output.observe(application, model, run.usage.completion // call.choices)
+        if not call.media:
+            self.prompt.observe(model, call.prompt_bytes, run.usage.prompt - call.prompt_tokens)

@@ -1,0 +1,150 @@
+"""An engine's answer on its way to the caller, metered as it passes.
+
+1. Nothing is sent before there is something to send: until then a failure is still an HTTP error.
+2. After that a stream that breaks ends with an error event, never with a silent `[DONE]`.
+3. `close` runs before the caller gets the last byte.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import httpx
+
+from gateway.dialects import DIALECTS
+from gateway.errors import ApiError, Outcome, sse_error_event
+from gateway.exchange import Exchange, Headers
+from gateway.run import Run
+from gateway.upstream.client import EngineClient
+from gateway.upstream.engines import TransportError, failure
+from gateway.wire.headers import ratelimit_headers, to_caller
+from gateway.wire.request import ParsedCall
+from gateway.wire.stream import StreamMeter
+from gateway.wire.usage import finish_reason, read_body
+
+CHARGE_EVERY_TOKENS = 32  # past the expectation
+
+
+class Relay:
+    """One answer. `close` settles and records; `charge` tells the scheduler of output so far."""
+
+    def __init__(
+        self,
+        client: EngineClient,
+        exchange: Exchange,
+        run: Run,
+        call: ParsedCall,
+        charge: Callable[[Run, int], None],
+        close: Callable[[Run], None],
+    ) -> None:
+        self._client = client
+        self._exchange = exchange
+        self._run = run
+        self._call = call
+        self._charge = charge
+        self._close = close
+
+    async def relay(self, response: httpx.Response) -> None:
+        self._run.answering = True
+        kind = response.headers.get("content-type", "")
+        if self._call.stream and kind.startswith("text/event-stream"):
+            await self._stream(response)
+        else:
+            await self._whole(response)
+
+    async def _whole(self, response: httpx.Response) -> None:
+        parts: list[bytes] = []
+        try:
+            async for part in self._pieces(response, first_s=None):
+                parts.append(part)
+        except TransportError as error:
+            raise failure(error) from error
+        body = b"".join(parts)
+        run = self._run
+        assert run.plan is not None
+        report = read_body(body, DIALECTS[run.plan.pool.engine])
+        run.usage = report.usage
+        run.finish = finish_reason(report.finish_reasons)
+        self._close(run)
+        await self._exchange.respond(200, self._headers(response), body)
+
+    async def _stream(self, response: httpx.Response) -> None:
+        run, call = self._run, self._call
+        assert run.plan is not None
+        meter = StreamMeter(
+            DIALECTS[run.plan.pool.engine],
+            asked_usage=call.include_usage,
+            asked_running=call.running_usage,
+            expected=call.choices,
+        )
+        try:
+            broke = await self._pass_on(response, meter)
+            ending = meter.finish()
+            if broke is None and not ending.complete:
+                broke = ApiError(Outcome.ENGINE_ERROR, "The engine broke off its answer.")
+        finally:
+            run.note_stream(meter)
+        if broke is None:
+            self._close(run)
+            await self._finish(response, ending.rest)
+        elif self._exchange.started:
+            run.end(broke.outcome)
+            self._close(run)
+            last = b"" if meter.error else sse_error_event(broke)  # its own error was passed on
+            await self._exchange.finish(ending.rest + last)
+        else:
+            raise broke
+
+    async def _pass_on(self, response: httpx.Response, meter: StreamMeter) -> ApiError | None:
+        """Until the engine's stream ends; returns what broke it, if anything did."""
+        run, exchange = self._run, self._exchange
+        assert run.plan is not None
+        charge_at = run.plan.estimate.output_tokens + CHARGE_EVERY_TOKENS
+        try:
+            async for chunk in self._pieces(response, run.plan.pool.timeouts.first_token):
+                shown = meter.feed(chunk)
+                if meter.done:
+                    run.note_stream(meter)
+                    self._close(run)
+                if not shown:
+                    continue
+                if not exchange.started:
+                    await exchange.start(200, self._headers(response))
+                if run.first_at is None and meter.first_content_seen:
+                    run.first_at = time.monotonic()
+                await exchange.write(shown)
+                if meter.tokens >= charge_at:
+                    charge_at = meter.tokens + CHARGE_EVERY_TOKENS
+                    self._charge(run, meter.tokens)
+        except TransportError as error:
+            return None if meter.done else failure(error)
+        except ApiError as error:
+            return error
+        return None
+
+    async def _finish(self, response: httpx.Response, rest: bytes) -> None:
+        if not self._exchange.started:
+            await self._exchange.start(200, self._headers(response))
+        await self._exchange.finish(rest)
+
+    def _pieces(self, response: httpx.Response, first_s: float | None):  # type: ignore[no-untyped-def]
+        assert self._run.plan is not None
+        limits = self._run.plan.pool.timeouts
+        deadline = asyncio.get_running_loop().time() + limits.total
+        return self._client.iterate(response, limits.idle, deadline, first_s)
+
+    def _headers(self, response: httpx.Response) -> Headers:
+        return [*to_caller(response.headers.raw), *own_headers(self._run)]
+
+
+def own_headers(run: Run) -> Headers:
+    """What every answer of the gateway carries, as far as it is known."""
+    found = [(b"x-request-id", run.request_id.encode())]
+    if run.lane:
+        found.append((b"x-fairlane-lane", run.lane.encode()))
+    if run.place is not None:
+        found.append((b"x-fairlane-queue-ms", b"%d" % round(run.place.queue_s * 1000)))
+    found += ratelimit_headers(run.rates)
+    return found

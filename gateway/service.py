@@ -1,0 +1,206 @@
+"""The gateway's parts in one process: built in order, kept in step with the policy, shut down.
+
+1. A gateway answers only once it has a snapshot and its counters are restored from the ledger.
+2. The policy's version is polled; a newer one is compiled off the loop and swapped in one step,
+   between two requests. A poll that fails changes nothing: the last good snapshot stays.
+3. Stopping: nothing new is admitted, what runs may finish, then every record is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import structlog
+from django.conf import settings
+from django.db import close_old_connections, connections
+
+from gateway import metrics
+from gateway.calls import Calls
+from gateway.estimates import Estimates
+from gateway.governor import LocalGovernor
+from gateway.policy import scheduler_config, why_drop
+from gateway.upstream.client import EngineClient
+from gateway.upstream.engines import Engines
+from gateway.upstream.probe import EndpointProber
+from gateway.upstream.transport import EngineTransport
+from metering.core.accounts import LocalAccounts
+from metering.journal import Journal
+from metering.ledger import LedgerWriter, load_accounts, recover
+from metering.services import write_sample
+from scheduling.runtime import LocalScheduler
+from tenants.core.snapshot import PolicySnapshot, PoolPolicy
+from tenants.selectors import current_version, load_snapshot
+
+log = structlog.get_logger("fairlane.gateway")
+T = TypeVar("T")
+
+POLL_S = 0.25
+SAMPLE_S = 1.0
+LAG_PROBE_S = 0.1
+
+
+class Gateway:
+    def __init__(self) -> None:
+        self.name = f"{socket.gethostname()}:{os.getpid()}"
+        self.ready = False
+        self.calls: Calls | None = None
+        self._database = ThreadPoolExecutor(1, thread_name_prefix="gateway-database")
+        self._tasks: list[asyncio.Task[None]] = []
+        self._learnt: set[str] = set()
+
+    async def start(self) -> None:
+        at = datetime.now(UTC)
+        folder: Path = settings.FAIRLANE_DATA_DIR / "journal"
+        await self._in_thread(lambda: recover(folder))
+        snapshot = await self._in_thread(load_snapshot)
+        self.accounts = LocalAccounts()
+        await self._in_thread(lambda: load_accounts(self.accounts, snapshot, at))
+        self.journal = Journal.start(folder, self.name)
+        self.writer = LedgerWriter(self.journal)
+        self.writer.start()
+        self._assemble(snapshot)
+        self._apply(snapshot)
+        self._tasks = [
+            asyncio.create_task(self._keep(self._poll_policy, POLL_S), name="policy poll"),
+            asyncio.create_task(self._keep(self._sample, SAMPLE_S), name="live sample"),
+            asyncio.create_task(measure_lag(), name="loop lag"),
+        ]
+        self.ready = True
+        log.info("gateway ready", gateway=self.name, revision=snapshot.revision)
+
+    def _assemble(self, snapshot: PolicySnapshot) -> None:
+        self.scheduler = LocalScheduler(scheduler_config(snapshot))
+        self.client = EngineClient(EngineTransport())
+        self.engines = Engines(self.client, settings.SECRET_KEY.encode())
+        self.prober = EndpointProber(self._endpoint_changed, self.client)
+        self.calls = Calls(
+            snapshot,
+            LocalGovernor(self.accounts, self.scheduler),
+            self.engines,
+            Estimates(),
+            self.journal,
+            settings.FAIRLANE_MAX_BODY_BYTES,
+        )
+
+    async def stop(self) -> None:
+        self.ready = False
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.prober.aclose()
+        await self.client.aclose()
+        await asyncio.to_thread(self.writer.stop, 10.0)
+        await self._in_thread(connections.close_all)
+        self._database.shutdown()
+        log.info("gateway stopped", gateway=self.name)
+
+    def _apply(self, snapshot: PolicySnapshot) -> None:
+        """One step, without an await: no request sees half of it."""
+        assert self.calls is not None
+        self.calls.snapshot = snapshot
+        self.scheduler.configure(scheduler_config(snapshot))
+        for name in self.engines.configure(snapshot):
+            log.error("an engine's key is not in the environment", variable=name)
+        self.prober.configure(
+            {p.model: [e.url for e in p.endpoints] for p in snapshot.pools.values()}
+        )
+        at = datetime.now(UTC)
+        for request_id, run in list(self.calls.waiting.items()):
+            reason = why_drop(snapshot, run, at)
+            if reason is not None:
+                self.scheduler.drop(request_id, reason)
+        for pool in snapshot.pools.values():
+            if pool.model not in self._learnt:
+                self._learn(pool)
+        metrics.policy_revision.set(snapshot.revision)
+
+    def _learn(self, pool: PoolPolicy) -> None:
+        self._learnt.add(pool.model)
+        task = asyncio.create_task(self.engines.learn_context(pool), name=f"learn {pool.model}")
+        self._tasks.append(task)
+        task.add_done_callback(self._tasks.remove)
+
+    def _endpoint_changed(self, pool: str, url: str, healthy: bool, reason: str) -> None:
+        log.warning("endpoint changed", model=pool, url=url, healthy=healthy, reason=reason)
+        self.scheduler.set_available(pool, url, healthy)
+        metrics.endpoint_up.labels(pool, url).set(healthy)
+        assert self.calls is not None
+        policy = self.calls.snapshot.pools.get(pool)
+        if healthy and policy is not None:
+            self._learn(policy)
+
+    async def _poll_policy(self) -> None:
+        assert self.calls is not None
+        known = self.calls.snapshot.version
+        try:
+            if await self._in_thread(current_version) == known:
+                return
+            snapshot = await self._in_thread(load_snapshot)
+        except Exception:
+            metrics.policy_failures.inc()
+            raise
+        self._apply(snapshot)
+        log.info("policy in force", revision=snapshot.revision, version=snapshot.version)
+
+    async def _sample(self) -> None:
+        at = datetime.now(UTC)
+        state = self.live(at)
+        await self._in_thread(lambda: write_sample(self.name, state, at))
+
+    def live(self, at: datetime) -> dict[str, Any]:
+        """The shape is in docs/architecture.md, "Live state"."""
+        assert self.calls is not None
+        snapshot = self.calls.snapshot
+        live = self.scheduler.live()
+        now = time.monotonic()
+        tenants = live.setdefault("tenants", {})
+        for name, state in tenants.items():
+            policy = snapshot.tenants.get(name)
+            budgets = policy.budgets if policy else ()
+            state["budgets"] = self.accounts.budgets(budgets, now, at)
+        return {
+            "gateway": self.name,
+            "at": at.isoformat().replace("+00:00", "Z"),
+            "revision": snapshot.revision,
+            "version": snapshot.version,
+            "state": "local",
+            **live,
+        }
+
+    async def _keep(self, step: Callable[[], Any], every_s: float) -> None:
+        """Run a step again and again; one that fails is logged once until it works again."""
+        failing = False
+        while True:
+            try:
+                await step()
+                failing = False
+            except Exception as error:
+                if not failing:
+                    log.error("background step failed", step=step.__name__, error=repr(error))
+                failing = True
+            await asyncio.sleep(every_s)
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        """Database work, on the one thread that holds the gateway's connection."""
+
+        def run() -> T:
+            close_old_connections()
+            return work()
+
+        return await asyncio.get_running_loop().run_in_executor(self._database, run)
+
+
+async def measure_lag() -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + LAG_PROBE_S
+        await asyncio.sleep(LAG_PROBE_S)
+        metrics.loop_lag_seconds.observe(max(0.0, loop.time() - due))

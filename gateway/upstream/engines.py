@@ -1,0 +1,198 @@
+"""Asking an engine: its address, its key, its way to speak; and what its failures mean here.
+
+1. An engine that fails before it answered anything is left once for another that has room.
+2. A 429 or 503 of an engine means "full": the caller hears when to come back, and that the engine
+   said so, not a limit of its own (case R13).
+3. An engine's own words reach the caller only where the request was at fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import os
+from typing import Final
+
+import httpx
+
+from gateway.dialects import DIALECTS, Dialect
+from gateway.errors import ApiError, Outcome
+from gateway.run import Run
+from gateway.upstream.client import EngineClient
+from gateway.wire.headers import Asked, to_engine
+from gateway.wire.request import Kind, ParsedCall, rewrite
+from gateway.wire.usage import EngineError, decode, read_body
+from tenants.core.snapshot import PolicySnapshot, PoolPolicy
+
+TransportError = httpx.TransportError
+PATHS: Final[dict[Kind, str]] = {"chat": "/chat/completions", "completions": "/completions"}
+MAX_ERROR_BYTES = 64 * 1024
+FULL = (429, 503)
+FROM_ENGINE = (b"x-fairlane-source", b"engine")
+
+
+class EngineFailed(ApiError):
+    """An engine failed before it answered; another one may do better."""
+
+
+class Engines:
+    def __init__(self, client: EngineClient, salt_key: bytes) -> None:
+        self.client = client
+        self._salt_key = salt_key
+        self._salts: dict[str, str] = {}
+        self._context: dict[str, int] = {}  # model -> the longest sequence its engine takes
+        self._authorization: dict[str, bytes] = {}
+
+    def configure(self, snapshot: PolicySnapshot) -> list[str]:
+        """Take the pools' keys from the environment; returns the names of variables not set."""
+        named = {p.model: p.api_key_env for p in snapshot.pools.values() if p.api_key_env}
+        found = {model: os.environ.get(name, "") for model, name in named.items()}
+        self._authorization = {m: b"Bearer " + k.encode() for m, k in found.items() if k}
+        return [named[model] for model, key in found.items() if not key]
+
+    def salt(self, tenant: str) -> str:
+        """A tenant's prefix-cache salt: stable, and not to be guessed by another tenant."""
+        salt = self._salts.get(tenant)
+        if salt is None:
+            mac = hmac.new(self._salt_key, b"cache-salt:" + tenant.encode(), hashlib.sha256)
+            salt = self._salts[tenant] = mac.hexdigest()[:32]
+        return salt
+
+    async def learn_context(self, pool: PoolPolicy) -> None:
+        """How long a sequence the pool's engine takes; stays unknown where it does not say."""
+        for endpoint in pool.endpoints:
+            try:
+                response = await self.client.send(
+                    "GET",
+                    f"{endpoint.url}/models",
+                    self._key_header(pool),
+                    b"",
+                    connect_s=pool.timeouts.connect,
+                    first_byte_s=pool.timeouts.connect,
+                )
+                body = decode(await _read(response, pool.timeouts.connect))
+                models = body.get("data", ()) if isinstance(body, dict) else ()
+                lengths = [m.get("max_model_len") for m in models if isinstance(m, dict)]
+                known = [n for n in lengths if isinstance(n, int) and n > 0]
+                if known:
+                    self._context[pool.model] = min(known)
+                    return
+            except (ApiError, TransportError):
+                continue
+
+    def room_for_output(self, model: str, prompt_tokens: int, most: int) -> int | None:
+        """A bound on the output to give the engine where the caller gave none: policy's, kept
+        inside the engine's context, which it would refuse to pass. None: leave it to the engine."""
+        context = self._context.get(model)
+        if context is None:
+            return most
+        room = context - prompt_tokens - prompt_tokens // 4 - 64  # the estimate may be short
+        return min(most, room) if room > 0 else None
+
+    async def ask(
+        self, run: Run, call: ParsedCall, asked: Asked, bound: int | None
+    ) -> httpx.Response:
+        """Send the request to the endpoint that was granted; the answer's status is 200.
+
+        Raises:
+            EngineFailed: it may be tried on another endpoint; nothing was answered.
+            ApiError: the engine refused the request itself, or took too long.
+        """
+        assert run.plan is not None
+        assert run.place is not None
+        pool = run.plan.pool
+        dialect = DIALECTS[pool.engine]
+        body, policy_headers = rewrite(
+            call,
+            dialect,
+            priority=run.place.lane.engine_priority,
+            cache_salt=self.salt(run.plan.hold.tenant) if pool.isolate_prefix_cache else None,
+            served_model=pool.model,
+            max_output_tokens=bound,
+            tenant=run.plan.hold.tenant,
+            lane=run.place.lane.name,
+        )
+        headers = to_engine(asked, run.request_id, [*policy_headers, *self._key_header(pool)])
+        limits = pool.timeouts
+        try:
+            response = await self.client.send(
+                "POST",
+                run.endpoint + PATHS[call.kind],
+                headers,
+                body,
+                connect_s=limits.connect,
+                # A whole answer has no first token to see: its head comes when all is done.
+                first_byte_s=limits.first_token if call.stream else limits.total,
+            )
+        except TransportError as error:
+            raise failure(error) from error
+        if response.status_code == 200:
+            return response
+        raise await self._refusal(response, dialect, limits.connect)
+
+    def _key_header(self, pool: PoolPolicy) -> list[tuple[bytes, bytes]]:
+        value = self._authorization.get(pool.model)
+        return [] if value is None else [(b"authorization", value)]
+
+    async def _refusal(
+        self, response: httpx.Response, dialect: Dialect, patience_s: float
+    ) -> ApiError:
+        try:
+            said = read_body(await _read(response, patience_s), dialect).error
+        except TransportError:
+            said = None
+        return refusal(response.status_code, said, response.headers.get("retry-after"))
+
+
+async def _read(response: httpx.Response, patience_s: float) -> bytes:
+    """A short body; the rest of a longer one is not waited for."""
+    parts: list[bytes] = []
+    size = 0
+    assert isinstance(response.stream, httpx.AsyncByteStream)
+    try:
+        async with asyncio.timeout(patience_s):
+            async for part in response.stream:
+                parts.append(part)
+                size += len(part)
+                if size > MAX_ERROR_BYTES:
+                    break
+    except TimeoutError:
+        pass
+    finally:
+        await response.stream.aclose()
+    return b"".join(parts)
+
+
+def refusal(status: int, said: EngineError | None, retry_after: str | None) -> ApiError:
+    """What an engine's status means for the caller."""
+    words = said.message if said else f"HTTP {status}"
+    if status in FULL:
+        return EngineFailed(
+            Outcome.OVERLOADED,
+            "Every engine of this model is full at the moment. Try again later.",
+            retry_after_s=_seconds(retry_after),
+            headers=[FROM_ENGINE],
+        )
+    if status in (400, 413, 422):
+        about_length = "context length" in words or (said and said.param == "input_tokens")
+        outcome = Outcome.CONTEXT_LENGTH_EXCEEDED if about_length else Outcome.INVALID_REQUEST
+        return ApiError(outcome, words, param=said.param if said else None, headers=[FROM_ENGINE])
+    if status >= 500:
+        return EngineFailed(Outcome.ENGINE_ERROR, f"The engine failed (HTTP {status}).")
+    # 401, 403, 404: the pool is set up wrongly, which is not the caller's doing.
+    return ApiError(Outcome.ENGINE_ERROR, f"The engine refused the gateway's call (HTTP {status}).")
+
+
+def failure(error: TransportError) -> ApiError:
+    """A connection that failed, before or in the middle of an answer."""
+    if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
+        return ApiError(Outcome.ENGINE_TIMEOUT, f"The engine took too long: {error}.")
+    return EngineFailed(Outcome.ENGINE_ERROR, "The engine could not be reached or broke off.")
+
+
+def _seconds(text: str | None) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
