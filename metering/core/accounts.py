@@ -1,0 +1,311 @@
+"""All rates, depths and budgets of one process: taken whole by `reserve`, made true by `settle`.
+
+1. All or nothing: a refusal changes no rate, no budget and no depth (scheduling.md, Order 2–3).
+2. `used` of everything = what was settled; held = the open reservations; both at any moment, and in
+   whatever order requests end.
+3. A request counts where it was taken: the second it came in, the budget window it arrived in.
+   Settling later moves those, and nothing else; only the first settlement of an id counts.
+4. Checks go cheapest first: requests a minute, tokens a minute, burst, sustained, depth. The answer
+   describes the one that decided; of several budgets that refuse, the one that refuses longest.
+5. Budgets that only demote or alert never refuse, and still count.
+6. Memory is bounded by what is in use: idle accounts are forgotten, one of a kind a request.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from metering.core import refusals
+from metering.core.budgets import BurstBucket, Counter, SustainedAccount
+from metering.core.hold import Admitted, Hold, RateState, Refused
+from metering.core.rates import SlidingWindow
+from tenants.core.snapshot import BudgetPolicy, Limits
+
+
+class TenantUse:
+    """What one tenant took in the last minute, and how many of its requests are open."""
+
+    __slots__ = ("open", "requests", "tokens")
+
+    def __init__(self) -> None:
+        self.requests = SlidingWindow()
+        self.tokens = SlidingWindow()
+        self.open = 0
+
+    def advance(self, now: float) -> None:
+        self.requests.advance(now)
+        self.tokens.advance(now)
+
+    def idle(self, now: float) -> bool:
+        self.advance(now)
+        return not (self.open or self.requests.total or self.tokens.total)
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Where one open request was taken, by reference: settling needs no look-up."""
+
+    use: TenantUse
+    slot: int
+    tokens: int
+    cost: float
+    bursts: list[tuple[BurstBucket, int]]
+    sustained: list[tuple[Counter, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class PastUse:
+    """One finished request, for `restore`."""
+
+    age_s: float
+    tenant: str
+    tokens: int
+    cost: float
+    bursts: tuple[BudgetPolicy, ...] = ()
+
+
+@dataclass(slots=True)
+class Claim:
+    """What a hold would take, found out before anything is taken."""
+
+    bursts: list[BurstBucket] = field(default_factory=list)
+    sustained: list[tuple[Counter, float]] = field(default_factory=list)
+    demote: bool = False
+    alerts: tuple[str, ...] = ()
+    refusals: list[Refused] = field(default_factory=list)
+
+
+class LocalAccounts:
+    """`metering.seam.Accounts` in this process."""
+
+    def __init__(self) -> None:
+        self._tenants: OrderedDict[str, TenantUse] = OrderedDict()
+        self._bursts: OrderedDict[str, BurstBucket] = OrderedDict()
+        self._sustained: OrderedDict[str, SustainedAccount] = OrderedDict()
+        self._open: dict[str, Reservation] = {}
+
+    @property
+    def open_reservations(self) -> int:
+        return len(self._open)
+
+    def reserve(self, hold: Hold, now: float, at: datetime) -> Admitted | Refused:
+        """Take the hold on every rate, depth and budget at once, or on none.
+
+        Raises:
+            ValueError: this request id already has an open reservation.
+        """
+        if hold.request_id in self._open:
+            raise ValueError(f"request {hold.request_id} is already reserved")
+        self._forget_idle(now, at)
+        use = self._use(hold.tenant, now)
+        claim = self._claim(hold, use, now, at)
+        if isinstance(claim, Refused):
+            return claim
+        self._take(hold, use, claim, now)
+        return Admitted(_rate_state(use, hold.limits, now), claim.demote, claim.alerts)
+
+    def settle(self, request_id: str, tokens: int, cost: float, now: float, at: datetime) -> None:
+        """Replace the hold by what was used, in the windows it was taken in. Only the first call
+        for an id counts; an unknown id is nothing."""
+        taken = self._open.pop(request_id, None)
+        if taken is None:
+            return
+        taken.use.open -= 1
+        taken.use.tokens.correct(taken.slot, tokens - taken.tokens)
+        for bucket, number in taken.bursts:
+            bucket.drain(bucket.refill, now)
+            bucket.settle(number, taken.cost, cost)
+        for counter, held in taken.sustained:
+            counter.settle(held, cost)
+
+    def rates(self, tenant: str, limits: Limits, now: float) -> RateState:
+        """As `Admitted.rates`, without asking for anything."""
+        use = self._tenants.get(tenant) or TenantUse()
+        use.advance(now)
+        return _rate_state(use, limits, now)
+
+    def budgets(
+        self, budgets: tuple[BudgetPolicy, ...], now: float, at: datetime
+    ) -> list[dict[str, Any]]:
+        """For pages: account, name, kind, limit, used, reserved, remaining, resets_at (ISO 8601,
+        UTC; of a burst budget: when it is full again). `used` is without `reserved`."""
+        return [self._shown(policy, now, at) for policy in budgets]
+
+    def restore(
+        self,
+        used: Iterable[tuple[BudgetPolicy, float]],
+        recent: Iterable[PastUse],
+        now: float,
+        at: datetime,
+    ) -> None:
+        """Take up what the ledger says, before the first request: what each sustained budget used
+        in its window at `at`, and the finished requests of the last minutes."""
+        for policy, amount in used:
+            self._account(policy).counter(policy, at, now).used = amount
+        for past in sorted(recent, key=lambda past: -past.age_s):
+            then = now - max(0.0, past.age_s)
+            use = self._use(past.tenant, then)
+            use.requests.add(then, 1)
+            use.tokens.add(then, past.tokens)
+            for policy in past.bursts:
+                bucket = self._bucket(policy, then)
+                bucket.settle(bucket.take(past.cost), past.cost, past.cost)
+
+    # --- deciding: nothing here takes anything ----------------------------------------------
+
+    def _claim(self, hold: Hold, use: TenantUse, now: float, at: datetime) -> Claim | Refused:
+        refusal = None if hold.skip_rates else _rate_refusal(hold, use, now)
+        if refusal:
+            return refusal
+        claim = Claim()
+        for kind in ("burst", "sustained"):
+            for policy in hold.budgets:
+                if policy.kind == kind:
+                    self._claim_budget(policy, hold, use, claim, now, at)
+            if claim.refusals:
+                return max(claim.refusals, key=lambda refused: refused.retry_after_s)
+        if _depth_reached(use.open, hold.limits):
+            return refusals.depth(hold, use.open, _rate_state(use, hold.limits, now))
+        return claim
+
+    def _claim_budget(
+        self,
+        policy: BudgetPolicy,
+        hold: Hold,
+        use: TenantUse,
+        claim: Claim,
+        now: float,
+        at: datetime,
+    ) -> None:
+        if policy.kind == "burst":
+            bucket = self._bucket(policy, now)
+            claim.bursts.append(bucket)
+            if bucket.fits(policy, hold.cost) or hold.skip_rates:
+                return
+        else:
+            counter = self._account(policy).counter(policy, at, now)
+            need = counter.need(policy, hold.cost, hold.ceiling_cost)
+            claim.sustained.append((counter, hold.cost if need is None else need))
+            if need is not None:
+                return
+        if policy.on_exhausted == "demote":
+            claim.demote = True
+        elif policy.on_exhausted == "alert":
+            claim.alerts += (policy.account,)
+        else:
+            rates = _rate_state(use, hold.limits, now)
+            claim.refusals.append(
+                refusals.burst(policy, bucket, hold.cost, rates)
+                if policy.kind == "burst"
+                else refusals.sustained(policy, counter, hold.cost, at, rates)
+            )
+
+    # --- taking -----------------------------------------------------------------------------
+
+    def _take(self, hold: Hold, use: TenantUse, claim: Claim, now: float) -> None:
+        use.open += 1
+        use.requests.add(now, 1)
+        slot = use.tokens.add(now, hold.tokens)
+        for counter, amount in claim.sustained:
+            counter.take(amount)
+        bursts = [(bucket, bucket.take(hold.cost)) for bucket in claim.bursts]
+        self._open[hold.request_id] = Reservation(
+            use, slot, hold.tokens, hold.cost, bursts, claim.sustained
+        )
+
+    # --- finding and forgetting --------------------------------------------------------------
+
+    def _use(self, tenant: str, now: float) -> TenantUse:
+        use = self._tenants.get(tenant)
+        if use is None:
+            use = self._tenants[tenant] = TenantUse()
+        use.advance(now)
+        return use
+
+    def _bucket(self, policy: BudgetPolicy, now: float) -> BurstBucket:
+        bucket = self._bursts.get(policy.account)
+        if bucket is None:
+            bucket = self._bursts[policy.account] = BurstBucket(now)
+        bucket.drain(policy.refill_per_second, now)
+        return bucket
+
+    def _account(self, policy: BudgetPolicy) -> SustainedAccount:
+        account = self._sustained.get(policy.account)
+        if account is None:
+            account = self._sustained[policy.account] = SustainedAccount()
+        return account
+
+    def _forget_idle(self, now: float, at: datetime) -> None:
+        """Look at one of each kind in turn; what is idle is as if it had never been."""
+        if self._tenants:
+            name, use = self._tenants.popitem(last=False)
+            if not use.idle(now):
+                self._tenants[name] = use
+        if self._bursts:
+            name, bucket = self._bursts.popitem(last=False)
+            bucket.drain(bucket.refill, now)
+            if bucket.holds or bucket.used:
+                self._bursts[name] = bucket
+        if self._sustained:
+            name, account = self._sustained.popitem(last=False)
+            if not account.idle(at, now):
+                self._sustained[name] = account
+
+    def _shown(self, policy: BudgetPolicy, now: float, at: datetime) -> dict[str, Any]:
+        if policy.kind == "burst":
+            bucket = self._bucket(policy, now)
+            used, reserved = max(0.0, bucket.used - bucket.reserved), bucket.reserved
+            refill = policy.refill_per_second
+            full_s = min(bucket.used / refill if refill > 0 else 0.0, refusals.NEVER_S)
+            resets = at + timedelta(seconds=full_s)
+        else:
+            counter = self._account(policy).counter(policy, at, now)
+            used, reserved, resets = counter.used, counter.reserved, counter.window.end
+        return {
+            "account": policy.account,
+            "name": policy.name,
+            "kind": policy.kind,
+            "limit": policy.cost,
+            "used": used,
+            "reserved": reserved,
+            "remaining": max(0.0, policy.cost - used - reserved),
+            "resets_at": resets.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
+
+
+def _rate_refusal(hold: Hold, use: TenantUse, now: float) -> Refused | None:
+    limits = hold.limits
+    for name, limit, window, need in (
+        ("requests_per_minute", limits.requests_per_minute, use.requests, 1),
+        ("tokens_per_minute", limits.tokens_per_minute, use.tokens, hold.tokens),
+    ):
+        if limit is None:
+            continue
+        most = limit - max(1, min(need, limit))  # a request past the whole limit runs alone
+        if window.total > most:
+            wait_s = window.wait_s(now, most)
+            rates = _rate_state(use, limits, now)
+            return refusals.rate(hold, name, limit, window.total, need, wait_s, rates)
+    return None
+
+
+def _depth_reached(open_now: int, limits: Limits) -> bool:
+    if limits.max_running is None or limits.max_queued is None:
+        return False
+    return open_now >= limits.max_running + limits.max_queued
+
+
+def _rate_state(use: TenantUse, limits: Limits, now: float) -> RateState:
+    requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
+    return RateState(
+        limit_requests=requests,
+        remaining_requests=None if requests is None else max(0, requests - use.requests.total),
+        reset_requests_s=0.0 if requests is None else use.requests.reset_s(now),
+        limit_tokens=tokens,
+        remaining_tokens=None if tokens is None else max(0, tokens - use.tokens.total),
+        reset_tokens_s=0.0 if tokens is None else use.tokens.reset_s(now),
+    )

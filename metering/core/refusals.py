@@ -1,0 +1,93 @@
+"""Every refusal that the accounts can give, in words: the limit, its value, its use, when to come.
+
+One place, so that code, message and wait of an answer are always of the same limit.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from math import ceil
+
+from metering.core.budgets import BurstBucket, Counter
+from metering.core.hold import Hold, RateState, Refused
+from tenants.core.snapshot import BudgetPolicy
+
+SOON_S = 1.0  # least wait; and the wait where only the end of a running request helps
+NEVER_S = 86_400.0  # a limit of zero, a bucket without refill: come back when policy may differ
+UNITS = {"requests_per_minute": "requests", "tokens_per_minute": "tokens"}
+
+
+def rate(
+    hold: Hold, name: str, limit: int, used: int, need: int, wait_s: float, rates: RateState
+) -> Refused:
+    wait_s = _bounded(wait_s if limit > 0 else NEVER_S)
+    return Refused(
+        limit=name,
+        code="rate_limit_exceeded",
+        message=(
+            f"Tenant '{hold.tenant}' may use {limit} {UNITS[name]} a minute ({name}); {used} are "
+            f"used and this request needs {need}. Come back in {ceil(wait_s)} s."
+        ),
+        retry_after_s=wait_s,
+        rates=rates,
+    )
+
+
+def burst(policy: BudgetPolicy, bucket: BurstBucket, cost: float, rates: RateState) -> Refused:
+    wait_s = _bounded(bucket.wait_s(policy, cost))
+    return Refused(
+        limit=policy.account,
+        code="rate_limit_exceeded",
+        message=(
+            f"The burst budget {policy.account} holds {_units(policy.cost)} units; "
+            f"{_units(policy.cost - bucket.used)} are left and this request needs {_units(cost)}. "
+            f"It refills by {_units(policy.refill_per_second)} a second. "
+            f"Come back in {ceil(wait_s)} s."
+        ),
+        retry_after_s=wait_s,
+        rates=rates,
+    )
+
+
+def sustained(
+    policy: BudgetPolicy, counter: Counter, cost: float, at: datetime, rates: RateState
+) -> Refused:
+    """Used up until the window ends; or held by running requests, and then it is worth trying
+    again soon, so the code must not say that the quota is gone."""
+    held = counter.only_held(policy, cost)
+    left_s = _bounded((counter.window.end - at).total_seconds())
+    come = f"The next {policy.period} begins at {counter.window.end:%Y-%m-%dT%H:%M:%SZ}"
+    return Refused(
+        limit=policy.account,
+        code="rate_limit_exceeded" if held else "insufficient_quota",
+        message=(
+            f"The budget {policy.account} allows {_units(policy.cost)} units a {policy.period}; "
+            f"{_units(counter.used)} are used and {_units(counter.reserved)} are held by "
+            f"{counter.holds} running requests. "
+            + ("Come back when one has ended." if held else f"{come}, in {ceil(left_s)} s.")
+        ),
+        retry_after_s=SOON_S if held else left_s,
+        rates=rates,
+    )
+
+
+def depth(hold: Hold, open_now: int, rates: RateState) -> Refused:
+    running, queued = hold.limits.max_running, hold.limits.max_queued
+    return Refused(
+        limit="max_queued" if queued else "max_running",
+        code="rate_limit_exceeded",
+        message=(
+            f"Tenant '{hold.tenant}' may run {running} requests at once (max_running) and queue "
+            f"{queued} more (max_queued); {open_now} are open. Come back when one has ended."
+        ),
+        retry_after_s=SOON_S,
+        rates=rates,
+    )
+
+
+def _bounded(wait_s: float) -> float:
+    return max(SOON_S, wait_s) if wait_s != float("inf") else NEVER_S
+
+
+def _units(amount: float) -> str:
+    return f"{round(amount, 2):.15g}"

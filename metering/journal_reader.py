@@ -1,0 +1,135 @@
+"""The reading end of a journal folder: each `ended` line once, and which requests are open."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from metering.core.record import UsageRecord
+from metering.journal import END, ENDED, OPENED, OpenEntry, Position, file_name, file_numbers
+
+CHUNK_BYTES = 2**18
+UNREADABLE = "unreadable.jsonl"
+
+log = structlog.get_logger(__name__)
+
+
+class _Id(msgspec.Struct):
+    request_id: str
+
+
+_decode_id = msgspec.json.Decoder(_Id).decode
+_decode_entry = msgspec.json.Decoder(OpenEntry).decode
+_decode_record = msgspec.json.Decoder(UsageRecord).decode
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    record: UsageRecord
+    json: bytes  # the record as it was written
+
+
+class JournalReader:
+    """`read` gives what comes next, and the same again until `commit` says that it is in the
+    database."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._number, self._offset = next(iter(file_numbers(folder)), 1), 0
+        self.committed: Position = (self._number, self._offset)
+        self._fd = -1
+        self._open: dict[str, tuple[int, bytes]] = {}  # request -> file it was opened in, entry
+        self._opened_in: Counter[int] = Counter()  # file -> requests still open
+        self._batch: list[Ended] = []  # read and not committed
+        self._kept = {self._number}  # files not deleted
+
+    def read(self) -> list[Ended]:
+        """Some of what comes next; empty at the end of what is written."""
+        while not self._batch:
+            later = [n for n in file_numbers(self.folder) if n > self._number]  # before the read
+            chunk = self._read_lines()
+            if chunk:
+                self._batch = self._parse(chunk)
+            elif later:
+                self._go_to_file(later[0])
+            else:
+                break
+        return self._batch
+
+    def commit(self) -> None:
+        for ended in self._batch:
+            if opened := self._open.pop(ended.record.request_id, None):
+                self._opened_in[opened[0]] -= 1
+        self._batch = []
+        self.committed = (self._number, self._offset)
+        for number in [n for n in self._kept if n < self._number and self._opened_in[n] <= 0]:
+            (self.folder / file_name(number)).unlink(missing_ok=True)
+            self._kept.discard(number)
+            del self._opened_in[number]
+
+    @property
+    def open_requests(self) -> int:
+        return len(self._open)
+
+    def open_entries(self) -> list[OpenEntry]:
+        return [_decode_entry(entry) for _, entry in self._open.values()]
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _read_lines(self) -> bytes:
+        """Whole lines only; what follows the last line's end is read again next time."""
+        if self._fd < 0:
+            try:
+                self._fd = os.open(self.folder / file_name(self._number), os.O_RDONLY)
+            except FileNotFoundError:
+                return b""
+        size = CHUNK_BYTES
+        while True:
+            chunk = os.pread(self._fd, size, self._offset)
+            whole = chunk.rfind(b"\n") + 1
+            if whole or len(chunk) < size:
+                self._offset += whole
+                return chunk[:whole]
+            size *= 2  # one line is longer than that
+
+    def _go_to_file(self, number: int) -> None:
+        self.close()
+        self._number, self._offset = number, 0
+        self._kept.add(self._number)
+
+    def _parse(self, chunk: bytes) -> list[Ended]:
+        found = []
+        for line in chunk.split(b"\n")[:-1]:
+            try:
+                if line.startswith(ENDED):
+                    json = line[len(ENDED) : 1 - len(END)]
+                    found.append(Ended(_decode_record(json), json))
+                elif line.startswith(OPENED):
+                    self._note_open(line[len(OPENED) : 1 - len(END)])
+                else:
+                    raise msgspec.DecodeError("neither opened nor ended")
+            except msgspec.DecodeError as error:
+                self._keep_unreadable(line, error)
+        return found
+
+    def _note_open(self, entry: bytes) -> None:
+        self._open[_decode_id(entry).request_id] = (self._number, entry)
+        self._opened_in[self._number] += 1
+
+    def _keep_unreadable(self, line: bytes, error: Exception) -> None:
+        set_aside(self.folder.parent, line)
+        log.error("journal_line_unreadable", folder=str(self.folder), error=str(error))
+
+
+def set_aside(base: Path, line: bytes) -> None:
+    """Keep a line that no record can be made of, for a person to look at."""
+    with (base / UNREADABLE).open("ab") as file:
+        file.write(line + b"\n")

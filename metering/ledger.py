@@ -1,0 +1,203 @@
+"""From the journal into the database, behind the gateway's back; and back into the accounts.
+
+1. A record is never dropped. While the database is away the journal keeps it; a record that the
+   database refuses for its content is set aside in the journal's folder, and the rest goes on.
+2. The gateway never waits for the database: only this thread does.
+3. Recovery and every day's work are one code path: read the journal, save a batch, commit.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import structlog
+from django.db import DataError, Error, IntegrityError, connections
+
+from metering import store
+from metering.core.record import UsageRecord
+from metering.journal import Journal, claim, folders
+from metering.journal_reader import Ended, JournalReader, set_aside
+from metering.restore import budget_index, load_accounts
+from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
+
+__all__ = ["LedgerWriter", "PolicyBudgets", "Recovered", "load_accounts", "recover"]
+
+INTERVAL_S = 0.2
+LONGEST_PAUSE_S = 5.0
+SYNC_EVERY_S = 1.0
+
+log = structlog.get_logger(__name__)
+
+
+class PolicyBudgets:
+    """The budget of an account under the policy of the moment."""
+
+    def __init__(self, policy: Callable[[], PolicySnapshot]) -> None:
+        self._policy = policy
+        self._indexed: PolicySnapshot | None = None
+        self._index: dict[str, BudgetPolicy] = {}
+
+    def __call__(self, account: str) -> BudgetPolicy | None:
+        snapshot = self._policy()
+        if snapshot is not self._indexed:
+            self._index, self._indexed = budget_index(snapshot), snapshot
+        return self._index.get(account)
+
+
+def save_or_set_aside(batch: Sequence[Ended], budget_of: store.BudgetOf, base: Path) -> int:
+    """Save a batch; where the database refuses the content of a record, all but that one.
+
+    Raises:
+        django.db.Error: the database is away; what is not saved yet can be saved again.
+    """
+    try:
+        return store.save(batch, budget_of)
+    except (DataError, IntegrityError, OverflowError) as error:
+        if len(batch) > 1:
+            return sum(save_or_set_aside([one], budget_of, base) for one in batch)
+        return _save_cleaned(batch[0], budget_of, base, error)
+
+
+def _save_cleaned(ended: Ended, budget_of: store.BudgetOf, base: Path, error: Exception) -> int:
+    """PostgreSQL takes no NUL in text; without it the record counts like any other."""
+    plain = msgspec.json.encode(ended.record).replace(b"\\u0000", b"")
+    cleaned = Ended(msgspec.json.decode(plain, type=UsageRecord), plain)
+    try:
+        return store.save([cleaned], budget_of)
+    except (DataError, IntegrityError, OverflowError):
+        set_aside(base, ended.json)
+        log.error("record_refused", request_id=ended.record.request_id, error=str(error))
+        return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    records: int = 0  # finished requests that the database did not have
+    abandoned: int = 0  # open requests, now settled by their estimate
+
+
+def recover(base: Path, budget_of: store.BudgetOf) -> Recovered:
+    """Bring what dead gateways left under `base` into the database.
+
+    Raises:
+        django.db.Error: the database is away; nothing is lost, the next start recovers it.
+    """
+    records = abandoned = 0
+    for folder in folders(base):
+        with claim(folder) as dead:
+            if dead:
+                reader = JournalReader(folder)
+                records += _save_all(reader, budget_of)
+                left = [_as_ended(entry.abandoned()) for entry in reader.open_entries()]
+                abandoned += save_or_set_aside(left, budget_of, base) if left else 0
+                reader.close()
+                shutil.rmtree(folder)
+    if records or abandoned:
+        log.warning("journal_recovered", records=records, abandoned=abandoned)
+    return Recovered(records, abandoned)
+
+
+def _save_all(reader: JournalReader, budget_of: store.BudgetOf) -> int:
+    saved = 0
+    while batch := reader.read():
+        saved += save_or_set_aside(batch, budget_of, reader.folder.parent)
+        reader.commit()
+    return saved
+
+
+def _as_ended(record: UsageRecord) -> Ended:
+    return Ended(record, msgspec.json.encode(record))
+
+
+class LedgerWriter:
+    """The thread that moves one live journal's records into the database."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        budget_of: store.BudgetOf,
+        interval_s: float = INTERVAL_S,
+    ) -> None:
+        self._journal = journal
+        self._budget_of = budget_of
+        self._interval_s = interval_s
+        self._reader = JournalReader(journal.folder)
+        self._progress = threading.Condition()
+        self._wanted = threading.Event()
+        self._stopping = False
+        self._synced_at = time.monotonic()
+        self._failing_since: float | None = None
+        self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def failing_s(self) -> float:
+        """For how long the database has been away; 0 when it is there."""
+        since = self._failing_since
+        return 0.0 if since is None else time.monotonic() - since
+
+    def flush(self, timeout: float) -> bool:
+        """Wait until all that has ended by now is in the database; False: not within `timeout`
+        seconds (it stays in the journal)."""
+        target = self._journal.position()
+        self._wanted.set()
+        with self._progress:
+            return self._progress.wait_for(lambda: self._reader.committed >= target, timeout)
+
+    def stop(self, timeout: float) -> bool:
+        """Write what there is, end the thread, let go of the journal. False: some of it stays in
+        the journal, for the next start."""
+        written = self.flush(timeout)
+        self._stopping = True
+        self._wanted.set()
+        self._thread.join(timeout)
+        ended = not self._thread.is_alive()
+        self._journal.close(discard=written and ended and not self._reader.open_requests)
+        return written and ended
+
+    def _run(self) -> None:
+        pause = self._interval_s
+        try:
+            while not self._stopping:
+                self._wanted.wait(pause)
+                self._wanted.clear()
+                pause = self._interval_s if self._round() else min(pause * 2, LONGEST_PAUSE_S)
+        finally:
+            self._reader.close()
+            connections.close_all()
+
+    def _round(self) -> bool:
+        """Everything there is; False when the database is away."""
+        try:
+            self._journal.retry()
+            _save_all(self._reader, self._budget_of)
+            self._reader.commit()
+            self._sync()
+        except Exception as error:  # whatever it is, the records wait in the journal
+            self._fail(error)
+            return False
+        self._failing_since = None
+        with self._progress:
+            self._progress.notify_all()
+        return True
+
+    def _fail(self, error: Exception) -> None:
+        connections.close_all()
+        if self._failing_since is None:
+            self._failing_since = time.monotonic()
+            log.error(
+                "ledger_cannot_write", error=str(error), exc_info=not isinstance(error, Error)
+            )
+
+    def _sync(self) -> None:
+        if time.monotonic() - self._synced_at >= SYNC_EVERY_S:
+            self._synced_at = time.monotonic()
+            self._journal.sync()

@@ -1,0 +1,84 @@
+"""What a starting gateway takes up from the ledger, so that a restart forgets no use.
+
+Bounded queries: one row for each budget with a running window, and the records of the last minutes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+
+from metering.core.accounts import LocalAccounts, PastUse
+from metering.core.windows import Window, window_at
+from metering.models import BudgetWindow, UsageRow
+from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
+
+RATES_S = 61.0
+LONGEST_S = 600.0  # how far back burst budgets are looked up
+NOT_TAKEN = ("throttled", "rejected")
+
+
+def budgets_by_tenant(snapshot: PolicySnapshot) -> dict[str, dict[str, BudgetPolicy]]:
+    """Tenant → account → budget, of tenants, applications and keys together."""
+    found: dict[str, dict[str, BudgetPolicy]] = {}
+    for tenant in snapshot.tenants.values():
+        budgets = [*tenant.budgets]
+        for application in tenant.applications.values():
+            budgets.extend(application.budgets)
+        found[tenant.name] = {budget.account: budget for budget in budgets}
+    for key in snapshot.keys.values():
+        found.setdefault(key.tenant, {}).update({b.account: b for b in key.budgets})
+    return found
+
+
+def budget_index(snapshot: PolicySnapshot) -> dict[str, BudgetPolicy]:
+    """Every budget of every owner, by its account."""
+    return {a: b for budgets in budgets_by_tenant(snapshot).values() for a, b in budgets.items()}
+
+
+def load_accounts(
+    accounts: LocalAccounts, snapshot: PolicySnapshot, now: float, at: datetime
+) -> None:
+    """Call after `ledger.recover` and before the first request."""
+    accounts.restore(_sustained(snapshot, at), _recent(snapshot, at), now, at)
+
+
+def _sustained(snapshot: PolicySnapshot, at: datetime) -> Iterator[tuple[BudgetPolicy, float]]:
+    running: dict[str, dict[Window, float]] = {}
+    for account, start, end, used in BudgetWindow.objects.filter(window_end__gt=at).values_list(
+        "account", "window_start", "window_end", "used"
+    ):
+        running.setdefault(account, {})[Window(start, end)] = used
+    for tenant, budgets in budgets_by_tenant(snapshot).items():
+        for policy in budgets.values():
+            if policy.period is not None and policy.account in running:
+                window = window_at(policy.period, policy.timezone, at)
+                known = running[policy.account]
+                simple = list(known) == [window]
+                yield policy, known[window] if simple else _recount(tenant, policy, window)
+
+
+def _recount(tenant: str, policy: BudgetPolicy, window: Window) -> float:
+    """Its period or zone was changed while a window ran: the records know what counts in it."""
+    rows = UsageRow.objects.filter(tenant=tenant, at__gte=window.start, at__lt=window.end)
+    costs = rows.values_list("accounts", "cost").iterator(chunk_size=2000)
+    return sum(cost for accounts, cost in costs if policy.account in accounts)
+
+
+def _recent(snapshot: PolicySnapshot, at: datetime) -> Iterator[PastUse]:
+    bursts = {a: b for a, b in budget_index(snapshot).items() if b.kind == "burst"}
+    reach_s = max((_refilled_s(policy) for policy in bursts.values()), default=0.0)
+    since = at - timedelta(seconds=min(max(RATES_S, reach_s), LONGEST_S))
+    rows = UsageRow.objects.filter(at__gte=since).exclude(finish_reason__in=NOT_TAKEN)
+    for then, tenant, prompt, completion, cost, named in rows.values_list(
+        "at", "tenant", "prompt_tokens", "completion_tokens", "cost", "accounts"
+    ).iterator(chunk_size=2000):
+        age_s = (at - then).total_seconds()
+        taken = tuple(bursts[account] for account in named if account in bursts)
+        yield PastUse(age_s, tenant, prompt + completion, cost, taken)
+
+
+def _refilled_s(policy: BudgetPolicy) -> float:
+    """How long ago a use can still be felt, had the bucket been empty then."""
+    rate = policy.refill_per_second
+    return LONGEST_S if rate <= 0 else policy.cost / rate
