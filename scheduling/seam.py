@@ -43,5 +43,15 @@ class Scheduler(Protocol):
         """Move a granted request to another endpoint that has room now, keeping its charge;
         None when there is none (the request stays where it was)."""
 
+    def drop(self, request_id: str, reason: DropReason) -> bool:
+        """Send a waiting request away: its `acquire` raises NotGranted(reason). False when it
+        does not wait (any more)."""
+
+    def waiting(self) -> list[Ticket]:
+        """The requests that are queued, in the order of their arrival."""
+
+    def expected_wait_s(self, pool: str, lane: str) -> float:
+        """How long the lane's backlog will take at the pool's measured pace; 0 while unknown."""
+
     def live(self) -> dict[str, Any]:
         """The state as plain JSON values; its shape is in docs/architecture.md, "Live state"."""

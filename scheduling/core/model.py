@@ -7,10 +7,19 @@ capacity a request occupies while it runs.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Literal
 
-DropReason = Literal["pool_removed", "lane_removed", "tenant_removed", "queue_timeout"]
+DropReason = Literal[
+    "pool_removed",
+    "lane_removed",
+    "tenant_removed",
+    "queue_timeout",
+    "tenant_suspended",
+    "key_revoked",
+    "shutting_down",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +49,9 @@ class PoolConfig:
 class TenantConfig:
     weight: float = 1.0
     max_running: int | None = None  # over all pools
-    applications: Mapping[str, float] = ()  # type: ignore[assignment]  # name -> weight; else 1
+    applications: Mapping[str, float] = field(  # name -> weight; 1 for any other
+        default_factory=lambda: MappingProxyType({})
+    )
 
 
 @dataclass(frozen=True, slots=True)

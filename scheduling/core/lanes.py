@@ -1,0 +1,136 @@
+"""Lanes of one pool: which of them is served next, and how much of the pool it may fill.
+
+Source: docs/scheduling.md, "Lanes".
+
+1. Of every unit that the pool gives while a lane is backlogged, its `reserved_share` becomes the
+   lane's credit. Credit is spent when the lane is served, whether credit or rank chose it, never
+   below nothing; it is capped at twice the costliest request that the pool has seen, so that a
+   lane that could not run for a while has no claim on a long stretch afterwards; it is forgotten
+   when the lane has nobody waiting.
+2. First comes the lane whose credit covers its next request, the largest credit before the
+   others; then the best rank. So a lane with share s waits for at most
+   (its next request + the largest request) / s of service between two dispatches.
+3. A lane and those below it together fill at most `ceiling` of the capacity that is available, by
+   requests and by load; but one request is always allowed, so that no lane is closed altogether.
+"""
+
+from __future__ import annotations
+
+from math import floor, inf
+
+from scheduling.core.model import LaneConfig
+from scheduling.core.request import Request
+from scheduling.core.vtc import FairQueue
+
+FULL = -1.0  # no slot is left under a ceiling
+
+
+class Lane:
+    __slots__ = (
+        "ceiling",
+        "credit",
+        "load",
+        "name",
+        "queue",
+        "rank",
+        "removed",
+        "running",
+        "served",
+        "share",
+        "slots",
+    )
+
+    def __init__(self, config: LaneConfig) -> None:
+        self.name = config.name
+        self.queue = FairQueue()
+        self.credit = 0.0
+        self.served = 0.0
+        self.running = 0
+        self.slots = 0  # of `running`, those on available endpoints
+        self.load = 0.0  # that these occupy
+        self.configure(config)
+
+    def configure(self, config: LaneConfig | None) -> None:
+        """None: the lane was removed, and stays until its last request has ended."""
+        self.removed = config is None
+        self.share = config.reserved_share if config else 0.0
+        self.ceiling = config.ceiling if config else 1.0
+        if config is not None:
+            self.rank = config.rank
+
+    def occupy(self, slots: int, load: float) -> None:
+        self.slots += slots
+        self.load = self.load + load if self.slots else 0.0
+
+
+class Lanes:
+    """The lanes of one pool, best rank first."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, Lane] = {}
+        self.by_rank: list[Lane] = []
+        self.largest = 0.0  # the costliest request that this pool has seen
+        self._ceilings: list[Lane] = []
+
+    def configure(self, configs: tuple[LaneConfig, ...]) -> None:
+        wanted = {config.name: config for config in configs}
+        for name, config in wanted.items():
+            if name not in self.all:
+                self.all[name] = Lane(config)
+        for name, lane in self.all.items():
+            lane.configure(wanted.get(name))
+        self.all = {n: lane for n, lane in self.all.items() if n in wanted or lane.running}
+        self.by_rank = sorted(self.all.values(), key=lambda lane: lane.rank)
+        self._ceilings = [lane for lane in self.by_rank if lane.ceiling < 1]
+
+    def in_turn(self) -> list[Lane]:
+        """Those with a request that may run, in the order of invariant 2."""
+        ready, covered = [], []
+        for lane in self.by_rank:
+            first = lane.queue.first() if lane.queue.queued else None
+            if first is None:
+                continue
+            ready.append(lane)
+            if lane.credit > 0 and lane.credit >= first.next().ticket.cost:
+                covered.append(lane)
+        if not covered or len(ready) == 1:
+            return ready
+        covered.sort(key=lambda lane: -lane.credit)
+        return covered + [lane for lane in ready if lane not in covered]
+
+    def room(self, lane: Lane, max_running: int, max_load: float) -> float:
+        """The load that the ceilings over `lane` leave to it; FULL when they leave no slot."""
+        room = inf
+        for top in self._ceilings:
+            if top.rank > lane.rank:
+                break
+            under = [below for below in self.by_rank if below.rank >= top.rank]
+            slots = sum(below.slots for below in under)
+            if slots == 0:
+                continue
+            if slots >= floor(top.ceiling * max_running + 1e-9):
+                return FULL
+            room = min(room, top.ceiling * max_load - sum(below.load for below in under))
+        return room
+
+    def move(self, request: Request, units: float) -> None:
+        """`request` is charged for `units` more, or fewer: every waiting lane earns of it, its
+        own lane pays."""
+        lane = request.lane
+        lane.served += units
+        self._earn(units)
+        if units > 0:
+            spent = min(lane.credit, units)
+            request.spent += spent
+            lane.credit -= spent
+        elif units < 0 and lane.queue.queued:
+            # Only what was paid comes back: a dispatch by rank without credit took nothing.
+            back = request.spent * min(1.0, -units / request.charged)
+            request.spent -= back
+            lane.credit = min(lane.credit + back, 2 * self.largest)
+
+    def _earn(self, units: float) -> None:
+        cap = 2 * self.largest
+        for lane in self.by_rank:
+            if lane.share and lane.queue.queued:
+                lane.credit = min(max(0.0, lane.credit + lane.share * units), cap)
