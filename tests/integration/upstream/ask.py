@@ -41,12 +41,6 @@ def pieces(response: httpx.Response) -> httpx.AsyncByteStream:
     return response.stream
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE_S):
-        while not condition():
-            await asyncio.sleep(0.005)
-
-
 async def until_still(value: Callable[[], int], looks: int = 20) -> int:
     """Wait for a count that does not move any more."""
     last, same = value(), 0

@@ -104,13 +104,10 @@ def deaf_port() -> Iterator[int]:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("tls")
-    key, cert = folder / "key.pem", folder / "cert.pem"
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
-        + ["-nodes", "-days", "2", "-subj", "/CN=engine.test"]
-        + ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost"]
-        + ["-keyout", str(key), "-out", str(cert)],
-        check=True,
-        capture_output=True,
+    command = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2"
+        " -subj /CN=engine.test -addext subjectAltName=IP:127.0.0.1,DNS:localhost"
+        " -keyout key.pem -out cert.pem"
     )
-    return key, cert
+    subprocess.run(command.split(), cwd=folder, check=True, capture_output=True)
+    return folder / "key.pem", folder / "cert.pem"
