@@ -1,0 +1,158 @@
+"""Which headers cross the gateway, and what ours mean. Raw ASGI lists in, raw lists out.
+
+1. Both ways only what is listed passes: hop-by-hop headers, credentials, cookies, forwarded-for,
+   identity and priority headers of callers, and an engine's own limits never do (case R32).
+2. The request id that reaches engine, ledger and caller is the gateway's: records are idempotent
+   by it, so a caller that could choose it could go unbilled.
+3. A header that policy reads and that is given twice with two values is refused, not picked from.
+4. No error text repeats a key.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+import msgspec
+
+from gateway.errors import ApiError, Outcome, invalid
+from metering.core.hold import RateState
+
+Header = tuple[bytes, bytes]
+
+# No accept-encoding: a compressed stream could not be metered.
+_TO_ENGINE = frozenset({b"content-type", b"accept", b"user-agent", b"traceparent", b"tracestate"})
+_TO_CALLER = frozenset(
+    {
+        b"content-type",
+        b"cache-control",
+        b"retry-after",
+        b"retry-after-ms",
+        b"x-should-retry",
+        b"openai-processing-ms",
+        b"openai-version",
+    }
+)
+_READ = frozenset(
+    {
+        b"authorization",
+        b"x-api-key",
+        b"x-fairlane-lane",
+        b"x-fairlane-interaction",
+        b"x-request-id",
+    }
+)
+MAX_KEY_BYTES = 512
+_LANE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What a request's headers say to us; empty texts where they say nothing."""
+
+    key: bytes
+    lane: str
+    interaction: str
+    client_request_id: str  # for logs only; "" when it is not a plain short id
+    to_engine: list[Header]
+
+
+def read(raw: Iterable[Header]) -> Asked:
+    """One pass over a request's headers, names lower-case as ASGI gives them.
+
+    Raises:
+        ApiError: invalid_api_key (none, or two different ones), invalid_request.
+    """
+    passed: list[Header] = []
+    found: dict[bytes, bytes] = {}
+    keys: set[bytes] = set()
+    for name, value in raw:
+        if name in _TO_ENGINE:
+            passed.append((name, value))
+        elif name in _READ:
+            if name in (b"authorization", b"x-api-key"):
+                keys.add(_secret(name, value.strip()))
+            elif found.setdefault(name, value) != value:
+                raise invalid(f"{name.decode()} is given twice", name.decode())
+    client_id = found.get(b"x-request-id", b"")
+    return Asked(
+        _one_key(keys),
+        _plain(found, b"x-fairlane-lane", _LANE),
+        _plain(found, b"x-fairlane-interaction", _ID),
+        client_id.decode() if _ID.fullmatch(client_id) else "",
+        passed,
+    )
+
+
+def to_engine(asked: Asked, request_id: str, policy: Iterable[Header] = ()) -> list[Header]:
+    """What the engine gets: what may pass, our id, and what policy adds (see `rewrite`)."""
+    return [*asked.to_engine, (b"x-request-id", request_id.encode()), *policy]
+
+
+def to_caller(raw: Iterable[Header]) -> list[Header]:
+    """What of an engine's answer passes; the framing and our own headers are the gateway's."""
+    return [(name, value) for key, value in raw if (name := key.lower()) in _TO_CALLER]
+
+
+def ratelimit_headers(rates: RateState) -> list[Header]:
+    """OpenAI's six, those of limits that the tenant has."""
+    return [
+        *_limit(
+            b"requests", rates.limit_requests, rates.remaining_requests, rates.reset_requests_s
+        ),
+        *_limit(b"tokens", rates.limit_tokens, rates.remaining_tokens, rates.reset_tokens_s),
+    ]
+
+
+def duration(seconds: float) -> bytes:
+    """As OpenAI writes it, rounded up so that nobody comes too early: 12ms, 8.64s, 6m0s, 1h0m5s."""
+    if not 0 < seconds < math.inf:
+        return b"0s"
+    ms = math.ceil(seconds * 1000 - 1e-6)  # 0.012 * 1000 is a little over 12
+    if ms < 1000:
+        return b"%dms" % max(1, ms)
+    minutes, ms = divmod(ms, 60_000)
+    hours, minutes = divmod(minutes, 60)
+    text = b"%gs" % (ms / 1000)
+    if hours:
+        return b"%dh%dm%s" % (hours, minutes, text)
+    return b"%dm%s" % (minutes, text) if minutes else text
+
+
+def _limit(unit: bytes, limit: int | None, left: int | None, reset_s: float) -> list[Header]:
+    if limit is None:
+        return []
+    return [
+        (b"x-ratelimit-limit-" + unit, b"%d" % limit),
+        (b"x-ratelimit-remaining-" + unit, b"%d" % max(0, left or 0)),
+        (b"x-ratelimit-reset-" + unit, duration(reset_s)),
+    ]
+
+
+def _secret(name: bytes, value: bytes) -> bytes:
+    if name == b"x-api-key":
+        return value
+    scheme, _, secret = value.partition(b" ")
+    return secret.strip() if scheme.lower() == b"bearer" else b""
+
+
+def _one_key(keys: set[bytes]) -> bytes:
+    keys.discard(b"")
+    if not keys:
+        hint = "send it as `Authorization: Bearer KEY` or as `x-api-key: KEY`"
+        raise ApiError(Outcome.INVALID_API_KEY, f"no API key was given; {hint}")
+    if len(keys) > 1:
+        raise ApiError(Outcome.INVALID_API_KEY, "two different API keys were given; send one")
+    key = keys.pop()
+    if len(key) > MAX_KEY_BYTES:
+        raise ApiError(Outcome.INVALID_API_KEY, "this is not an API key of this gateway")
+    return key
+
+
+def _plain(found: dict[bytes, bytes], name: bytes, form: re.Pattern[bytes]) -> str:
+    value = found.get(name, b"").strip()
+    if value and not form.fullmatch(value):
+        where = name.decode()
+        raise invalid(f"{where} takes a short name of letters, digits and . _ - signs", where)
+    return value.decode()

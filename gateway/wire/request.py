@@ -1,0 +1,230 @@
+"""What a caller asks, read once; and the same request as its engine is to see it.
+
+1. `parse` raises nothing but ApiError, whatever the bytes: a malformed call is refused before it
+   takes a slot (case R01).
+2. A field that policy does not decide goes to the engine as it came. When none had to change, the
+   engine gets the caller's own bytes.
+3. `priority` is never the caller's; `cache_salt` is the tenant's, and a caller's own salt can only
+   divide it further.
+4. Where two spellings of one key could make the engine read another value than policy read, the
+   engine gets our reading.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from gateway.dialects import Dialect, engine_priority
+from gateway.errors import invalid
+from gateway.wire import prompt as prompts
+
+Kind = Literal["chat", "completions"]
+EngineRequest = tuple[bytes, list[tuple[bytes, bytes]]]
+
+MAX_MODEL_CHARS = 256
+MAX_CHOICES = 128
+MAX_OUTPUT_TOKENS = 2**31 - 1
+_DECIDED = tuple(
+    b'"%s"' % name
+    for name in (
+        b"model",
+        b"max_tokens",
+        b"max_completion_tokens",
+        b"n",
+        b"best_of",
+        b"stream",
+        b"stream_options",
+        b"priority",
+        b"cache_salt",
+    )
+)
+_decoder = msgspec.json.Decoder()
+_encoder = msgspec.json.Encoder()
+
+
+class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
+    kind: Kind
+    raw: bytes
+    body: dict[str, Any]  # decoded `raw`; never changed
+    model: str  # as the caller named it, maybe an alias
+    stream: bool
+    include_usage: bool  # the caller asked for the usage frame of a stream
+    running_usage: bool  # and for usage on every frame
+    n: int  # sequences generated for each prompt
+    max_output_tokens: int | None  # for each sequence; None: not given
+    prompt_bytes: int  # UTF-8 bytes of prompt text, tool schemas included
+    prompt_tokens: int  # of token arrays, exact, beside prompt_bytes
+    prompts: int  # 1 but for list prompts
+    messages: int
+    media: int  # parts that are not text: images, audio, video, files
+    prefix: int  # stable hash of the leading text, never 0
+
+    @property
+    def choices(self) -> int:
+        """How many answers come back in one response or stream."""
+        return self.n * self.prompts
+
+
+def parse(kind: Kind, raw: bytes) -> ParsedCall:
+    """Read a chat or completions body.
+
+    Raises:
+        ApiError: invalid_request, `param` naming the field.
+    """
+    body = _decode(raw)
+    options = _object(body, "stream_options")
+    stream = _flag(body, "stream", "stream")
+    include_usage = stream and _flag(options, "include_usage", "stream_options.include_usage")
+    running = "continuous_usage_stats"
+    prompt = prompts.of_chat(body) if kind == "chat" else prompts.of_completion(body)
+    return ParsedCall(
+        kind=kind,
+        raw=raw,
+        body=body,
+        model=_model(body),
+        stream=stream,
+        include_usage=include_usage,
+        running_usage=include_usage and _flag(options, running, f"stream_options.{running}"),
+        n=_sequences(kind, body),
+        max_output_tokens=_max_output(kind, body),
+        prompt_bytes=prompt.text_bytes,
+        prompt_tokens=prompt.tokens,
+        prompts=prompt.prompts,
+        messages=prompt.messages,
+        media=prompt.media,
+        prefix=prompt.prefix(),
+    )
+
+
+def rewrite(
+    call: ParsedCall,
+    dialect: Dialect,
+    *,
+    priority: int,
+    cache_salt: str | None,
+    served_model: str,
+    want_usage: bool = True,
+    max_output_tokens: int | None = None,
+    tenant: str = "",
+    lane: str = "",
+) -> EngineRequest:
+    """The body for the engine, and the headers that policy puts beside it.
+
+    `priority` is the lane's, lower first. `cache_salt` None leaves the caller's own. A
+    `max_output_tokens` is put in only where the caller gave no bound. `tenant` and `lane` are for
+    engines that queue by flow (llm-d).
+    """
+    body = dict(call.body)
+    for name in dialect.dropped & body.keys():
+        del body[name]
+    body.pop("priority", None)
+    if dialect.priority == "body":
+        body["priority"] = engine_priority(dialect, priority)
+    if cache_salt is not None and dialect.cache_salt:
+        body["cache_salt"] = _salt(cache_salt, body.get("cache_salt"))
+    if call.stream and want_usage and dialect.stream_usage:
+        body["stream_options"] = _usage_options(call, dialect)
+    if max_output_tokens is not None and call.max_output_tokens is None:
+        body["max_tokens"] = max_output_tokens
+    body["model"] = served_model
+    if body == call.body and not _ambiguous(call.raw):
+        return call.raw, _headers(dialect, priority, tenant, lane)
+    return _encode(body), _headers(dialect, priority, tenant, lane)
+
+
+def _headers(dialect: Dialect, priority: int, tenant: str, lane: str) -> list[tuple[bytes, bytes]]:
+    if dialect.priority == "header":
+        return [(b"x-vllm-priority", b"%d" % engine_priority(dialect, priority))]
+    if not dialect.flow_headers:
+        return []
+    flow = (
+        (b"x-llm-d-inference-fairness-id", tenant),
+        (b"x-llm-d-inference-objective", lane),
+    )
+    return [(name, quote(value).encode()) for name, value in flow if value]
+
+
+def _usage_options(call: ParsedCall, dialect: Dialect) -> dict[str, Any]:
+    options = dict(call.body.get("stream_options") or {})
+    options["include_usage"] = True
+    if dialect.running_usage:
+        options["continuous_usage_stats"] = True
+    return options
+
+
+def _salt(ours: str, callers: object) -> str:
+    return f"{ours}:{callers}" if isinstance(callers, str) and callers else ours
+
+
+def _ambiguous(raw: bytes) -> bool:
+    """Whether a key that policy read may stand there twice, plainly or spelt with escapes."""
+    return b"\\u00" in raw or any(raw.count(name) > 1 for name in _DECIDED)
+
+
+def _encode(body: dict[str, Any]) -> bytes:
+    try:
+        return _encoder.encode(body)
+    except RecursionError:  # decoding was just shallow enough
+        raise invalid("the body is nested too deeply") from None
+
+
+def _decode(raw: bytes) -> dict[str, Any]:
+    try:
+        body = _decoder.decode(raw)
+    except RecursionError:
+        raise invalid("the body is nested too deeply") from None
+    except ValueError as error:  # msgspec.DecodeError, UnicodeDecodeError
+        raise invalid(f"the body is not valid JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise invalid("the body must be a JSON object")
+    return body
+
+
+def _model(body: dict[str, Any]) -> str:
+    model = body.get("model")
+    if not isinstance(model, str) or not model.strip():
+        raise invalid("model is missing; it takes the name of a model", "model")
+    if len(model) > MAX_MODEL_CHARS:
+        raise invalid(f"model is longer than {MAX_MODEL_CHARS} characters", "model")
+    return model
+
+
+def _sequences(kind: Kind, body: dict[str, Any]) -> int:
+    """Engines generate `best_of` sequences and return the best `n` of them."""
+    n = _whole(body, "n", 1, MAX_CHOICES) or 1
+    best_of = _whole(body, "best_of", 1, MAX_CHOICES) if kind == "completions" else None
+    return max(n, best_of or 1)
+
+
+def _max_output(kind: Kind, body: dict[str, Any]) -> int | None:
+    old = _whole(body, "max_tokens", 0, MAX_OUTPUT_TOKENS)
+    if kind == "completions":
+        return old
+    new = _whole(body, "max_completion_tokens", 0, MAX_OUTPUT_TOKENS)
+    return old if new is None else new
+
+
+def _whole(body: dict[str, Any], name: str, least: int, most: int) -> int | None:
+    value = body.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not least <= value <= most:
+        raise invalid(f"{name} must be a whole number from {least} to {most}", name)
+    return value
+
+
+def _flag(body: dict[str, Any], name: str, where: str) -> bool:
+    value = body.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise invalid(f"{where} must be true or false", where)
+    return value is True
+
+
+def _object(body: dict[str, Any], name: str) -> dict[str, Any]:
+    value = body.get(name)
+    if value is not None and not isinstance(value, dict):
+        raise invalid(f"{name} must be an object", name)
+    return value or {}
