@@ -22,7 +22,7 @@ from tenants.services import Actor
 class ActionCommand(BaseCommand):
     """A command with actions: `manage.py policy apply …` calls `apply(**options)`."""
 
-    requires_system_checks: ClassVar[list[str]] = []  # they load every page's code
+    requires_system_checks = []  # they load every page's code
     actions: ClassVar[dict[str, str]] = {}  # name -> help
 
     def add_arguments(self, parser: CommandParser) -> None:
