@@ -134,6 +134,23 @@ CELERY_TASK_ACKS_LATE = True
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
-CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {}
+CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
+    # `expires`: a worker that was away finds one call of each waiting, not a day's worth.
+    "roll up usage": {
+        "task": "metering.tasks.roll_up",
+        "schedule": 5.0,
+        "options": {"expires": 5.0},
+    },
+    "forget live samples": {
+        "task": "metering.tasks.purge_samples",
+        "schedule": 300.0,
+        "options": {"expires": 300.0},
+    },
+    "forget old records": {
+        "task": "metering.tasks.purge_records",
+        "schedule": 3600.0,
+        "options": {"expires": 3600.0},
+    },
+}
 
 LOGGING = given.logging(FAIRLANE_LOG)

@@ -2,19 +2,26 @@
 
 Ranges are half-open: `since <= at < until`, aware datetimes. Ranges over time are answered from
 the roll-ups, and from raw rows only for the last few minutes that are not rolled up yet, so no
-page's cost grows with the number of records.
+page's cost grows with the number of records. Such ranges are widened to whole minutes.
 """
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
+from django.db.models import Max, QuerySet
+
 from metering.core.record import UsageRecord
+from metering.minutes import Total, minutes, whole_minute
+from metering.models import GatewaySample, UsageRow
 
 Dimension = Literal["tenant", "application", "model", "lane"]
+
+RECORD = UsageRecord.__struct_fields__
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +90,13 @@ def breakdown(
     by: Dimension, since: datetime, until: datetime, tenant: str | None = None
 ) -> list[Share]:
     """As `tenant_overview`, by another dimension, and within one tenant where one is given."""
-    raise NotImplementedError
+    groups: dict[str, Total] = defaultdict(Total)
+    for minute in minutes(since, until, tenant, durations=True):
+        groups[minute[by]].add(minute)
+    tokens = sum(total.tokens for total in groups.values())
+    cost = sum(total.sums["cost"] for total in groups.values())
+    shares = [_share(name, total, tokens, cost) for name, total in groups.items()]
+    return sorted(shares, key=lambda share: (-share.cost, share.name))
 
 
 def token_series(
@@ -91,33 +104,131 @@ def token_series(
 ) -> list[SeriesPoint]:
     """Usage over time, by tenant; `step` is a multiple of a minute. Steps without use are left
     out."""
-    raise NotImplementedError
+    start = whole_minute(since)
+    groups: dict[tuple[datetime, str], Total] = defaultdict(Total)
+    for minute in minutes(since, until, tenant):
+        at = minute["minute"] - (minute["minute"] - start) % step
+        groups[at, minute["tenant"]].add(minute)
+    return [
+        SeriesPoint(
+            at=at,
+            tenant=name,
+            requests=int(total.sums["requests"]),
+            throttled=total.throttled.total(),
+            prompt_tokens=int(total.sums["prompt_tokens"]),
+            completion_tokens=int(total.sums["completion_tokens"]),
+            cost=total.sums["cost"],
+        )
+        for (at, name), total in sorted(groups.items())
+    ]
 
 
 def throttles(since: datetime, until: datetime, tenant: str | None = None) -> list[ThrottleCount]:
     """How often which limit refused whom, most first."""
-    raise NotImplementedError
+    counts: Counter[tuple[str, str]] = Counter()
+    for minute in minutes(since, until, tenant):
+        for reason, count in minute["throttled"].items():
+            counts[minute["tenant"], reason] += count
+    return [ThrottleCount(*who, count) for who, count in counts.most_common()]
 
 
 def latest_samples(at: datetime | None = None, max_age_s: float = 5.0) -> list[dict[str, Any]]:
     """The live state of each gateway heard of within `max_age_s`; shape: docs/architecture.md."""
-    raise NotImplementedError
+    at = at or datetime.now(UTC)
+    young = GatewaySample.objects.filter(at__gt=at - timedelta(seconds=max_age_s), at__lte=at)
+    newest = young.order_by().values("gateway").annotate(newest=Max("id")).values("newest")
+    rows = GatewaySample.objects.filter(id__in=newest).order_by("gateway")
+    return list(rows.values_list("state", flat=True))
 
 
 def sample_series(
     since: datetime, until: datetime | None = None, step: timedelta = timedelta(seconds=5)
 ) -> list[DebtPoint]:
     """Debt over time from the samples, at most one a step and gateway, oldest first."""
-    raise NotImplementedError
+    rows = GatewaySample.objects.filter(at__gte=since)
+    if until is not None:
+        rows = rows.filter(at__lt=until)
+    chosen: dict[tuple[str, int], int] = {}
+    for pk, gateway, at in rows.order_by("at").values_list("id", "gateway", "at"):
+        chosen.setdefault((gateway, (at - since) // step), pk)
+    points: list[DebtPoint] = []
+    ids = list(chosen.values())
+    for start in range(0, len(ids), 500):
+        for sample in GatewaySample.objects.filter(id__in=ids[start : start + 500]).order_by("at"):
+            points.extend(_debts(sample))
+    return points
 
 
 def recent_records(tenant: str | None = None, limit: int = 50) -> list[UsageRecord]:
     """The newest records, newest first."""
-    raise NotImplementedError
+    rows = _rows(tenant, None, None).order_by("-at", "-id")[:limit]
+    return [_record(row) for row in rows.values_list(*RECORD)]
 
 
 def export_records(
     tenant: str | None = None, since: datetime | None = None, until: datetime | None = None
 ) -> Iterator[UsageRecord]:
     """All records of the range, oldest first, streamed: memory does not grow with their number."""
-    raise NotImplementedError
+    rows = _rows(tenant, since, until).order_by("at", "id")
+    for row in rows.values_list(*RECORD).iterator(chunk_size=2000):
+        yield _record(row)
+
+
+# --- how it is found ------------------------------------------------------------------------
+
+
+def _rows(
+    tenant: str | None, since: datetime | None, until: datetime | None
+) -> QuerySet[UsageRow, Any]:
+    rows = UsageRow.objects.all()
+    if tenant is not None:
+        rows = rows.filter(tenant=tenant)
+    if since is not None:
+        rows = rows.filter(at__gte=since)
+    return rows if until is None else rows.filter(at__lt=until)
+
+
+def _record(row: tuple[Any, ...]) -> UsageRecord:
+    named = dict(zip(RECORD, row, strict=True))
+    return UsageRecord(**{**named, "accounts": tuple(named["accounts"])})
+
+
+def _share(name: str, total: Total, all_tokens: int, all_cost: float) -> Share:
+    requests, refused = int(total.sums["requests"]), total.throttled.total()
+    return Share(
+        name=name,
+        requests=requests,
+        throttled=refused,
+        errors=int(total.sums["errors"]),
+        prompt_tokens=int(total.sums["prompt_tokens"]),
+        cached_tokens=int(total.sums["cached_tokens"]),
+        completion_tokens=int(total.sums["completion_tokens"]),
+        tokens=total.tokens,
+        cost=total.sums["cost"],
+        token_share=total.tokens / all_tokens if all_tokens else 0.0,
+        cost_share=total.sums["cost"] / all_cost if all_cost else 0.0,
+        throttle_rate=refused / requests if requests else 0.0,
+        queue_p50_ms=total.quantile("queue_ms", 0.5),
+        queue_p95_ms=total.quantile("queue_ms", 0.95),
+        ttft_p50_ms=total.quantile("ttft_ms", 0.5),
+        ttft_p95_ms=total.quantile("ttft_ms", 0.95),
+        e2e_p95_ms=total.quantile("e2e_ms", 0.95),
+    )
+
+
+def _debts(sample: GatewaySample) -> Iterator[DebtPoint]:
+    for pool, of_pool in sample.state.get("pools", {}).items():
+        for lane, of_lane in of_pool.get("lanes", {}).items():
+            for tenant, standing in of_lane.get("tenants", {}).items():
+                yield DebtPoint(
+                    at=sample.at,
+                    gateway=sample.gateway,
+                    pool=pool,
+                    lane=lane,
+                    tenant=tenant,
+                    debt=standing.get("debt", 0.0),
+                    counter=standing.get("counter", 0.0),
+                    queued=standing.get("queued", 0),
+                    running=standing.get("running", 0),
+                    bound_units=of_pool.get("bound_units", 0.0),
+                )

@@ -42,7 +42,10 @@ POSTGRES_INSERT = (
     f"INSERT INTO {TABLE} ({NAMES}) SELECT {NAMES} FROM json_to_recordset(%s) "  # noqa: S608
     f"AS given ({POSTGRES_COLUMNS}) ON CONFLICT (request_id) DO NOTHING RETURNING request_id"
 )
-SQLITE_INSERT = f"INSERT INTO {TABLE} ({NAMES}) VALUES ({', '.join(['%s'] * len(FIELDS))})"  # noqa: S608
+SQLITE_INSERT = (
+    f"INSERT INTO {TABLE} ({NAMES}) VALUES ({', '.join(['%s'] * len(FIELDS))}) "  # noqa: S608
+    "ON CONFLICT (request_id) DO NOTHING"
+)
 SQLITE_KNOWN = f"SELECT request_id FROM {TABLE} WHERE request_id IN "  # noqa: S608
 ADD_TO_WINDOW = (
     "INSERT INTO metering_budgetwindow (account, window_start, window_end, used) "
@@ -78,13 +81,19 @@ def _insert_postgres(by_id: dict[str, Ended]) -> list[str]:
 
 
 def _insert_sqlite(by_id: dict[str, Ended]) -> list[str]:
-    """The transaction has the only write lock from its beginning, so what is unknown stays so."""
-    ids = list(by_id)
+    """Which of them are known is looked up only when some are, after a crash; until the
+    transaction ends nobody else writes, so what is unknown stays so."""
     with connection.cursor() as cursor:
-        places = ", ".join(["%s"] * len(ids))
-        cursor.execute(f"{SQLITE_KNOWN} ({places})", ids)
+        sid = transaction.savepoint()
+        cursor.executemany(SQLITE_INSERT, [_sqlite_row(e.record) for e in by_id.values()])
+        if cursor.rowcount == len(by_id):
+            transaction.savepoint_commit(sid)
+            return list(by_id)
+        transaction.savepoint_rollback(sid)
+        places = ", ".join(["%s"] * len(by_id))
+        cursor.execute(f"{SQLITE_KNOWN} ({places})", list(by_id))
         known = {request_id for (request_id,) in cursor.fetchall()}
-        new = [request_id for request_id in ids if request_id not in known]
+        new = [request_id for request_id in by_id if request_id not in known]
         cursor.executemany(SQLITE_INSERT, [_sqlite_row(by_id[i].record) for i in new])
     return new
 

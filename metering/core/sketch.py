@@ -9,7 +9,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from math import ceil, exp, log
 
 import msgspec
@@ -31,13 +30,10 @@ def pack(buckets: dict[int, int]) -> bytes:
     return _encode(buckets) if buckets else b""
 
 
-def merge(packed: Iterable[bytes]) -> Counter[int]:
-    total: Counter[int] = Counter()
-    for one in packed:
-        if one:
-            for number, count in _decode(one).items():
-                total[number] += count
-    return total
+def merge_into(total: Counter[int], packed: bytes) -> None:
+    if packed:
+        for number, count in _decode(packed).items():
+            total[number] += count
 
 
 def quantile(buckets: dict[int, int], q: float) -> float | None:

@@ -1,0 +1,46 @@
+"""Usage records as text: one JSON object a line, or CSV. Field names are the contract's."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from typing import Any, Literal
+
+import msgspec
+
+from metering.core.record import UsageRecord
+
+Format = Literal["jsonl", "csv"]
+FIELDS = tuple(name for name in UsageRecord.__struct_fields__ if name != "accounts")
+
+
+def lines(records: Iterable[UsageRecord], style: Format) -> Iterator[str]:
+    """Each with its line end; a CSV begins with its header."""
+    return _csv(records) if style == "csv" else _jsonl(records)
+
+
+def _jsonl(records: Iterable[UsageRecord]) -> Iterator[str]:
+    for record in records:
+        yield msgspec.json.encode(_fields(record)).decode() + "\n"
+
+
+def _csv(records: Iterable[UsageRecord]) -> Iterator[str]:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, FIELDS, lineterminator="\n")
+    writer.writeheader()
+    for record in records:
+        yield _taken(buffer)
+        writer.writerow({**_fields(record), "at": record.at.isoformat().replace("+00:00", "Z")})
+    yield _taken(buffer)
+
+
+def _fields(record: UsageRecord) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in FIELDS}
+
+
+def _taken(buffer: io.StringIO) -> str:
+    text = buffer.getvalue()
+    buffer.seek(0)
+    buffer.truncate()
+    return text
