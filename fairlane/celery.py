@@ -1,10 +1,15 @@
 """Celery for roll-ups, retention and checks; never on the request path."""
 
 import os
+import warnings
 
 from celery import Celery
+from celery.platforms import SecurityWarning
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
+
+# The worker runs whatever its container runs as; its tasks are the project's own.
+warnings.filterwarnings("ignore", category=SecurityWarning)
 
 app = Celery("fairlane")
 app.config_from_object("django.conf:settings", namespace="CELERY")

@@ -116,14 +116,23 @@ def logging(style: str) -> dict[str, object]:
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
+    structlog.configure(
+        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=True,
+    )
     return {
         "version": 1,
         "disable_existing_loggers": False,
         "formatters": {
             "line": {
                 "()": structlog.stdlib.ProcessorFormatter,
-                "processor": renderer,
-                "foreign_pre_chain": [*shared, structlog.processors.format_exc_info],
+                "processors": [
+                    structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                    *([structlog.processors.format_exc_info] if style == "json" else []),
+                    renderer,
+                ],
+                "foreign_pre_chain": shared,
             }
         },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},

@@ -126,7 +126,7 @@ SPECTACULAR_SETTINGS = {
 }
 
 # --- Celery ---------------------------------------------------------------------------------
-CELERY_BROKER_URL = REDIS_URL or "filesystem://"
+CELERY_BROKER_URL = REDIS_URL or "filesystem://localhost"
 if not REDIS_URL:
     CELERY_BROKER_TRANSPORT_OPTIONS = given.broker_folders(FAIRLANE_DATA_DIR / "broker")
 CELERY_TASK_IGNORE_RESULT = True

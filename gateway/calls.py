@@ -86,8 +86,8 @@ class Calls:
             await self._refuse(exchange, run, error)
         except Exception:
             log.exception("request failed", request_id=run.request_id)
-            error = ApiError(Outcome.ENGINE_ERROR, "The gateway failed unexpectedly.")
-            await self._refuse(exchange, run, error)
+            unexpected = ApiError(Outcome.ENGINE_ERROR, "The gateway failed unexpectedly.")
+            await self._refuse(exchange, run, unexpected)
 
     async def _attempt(self, kind: Kind, exchange: Exchange, run: Run) -> None:
         asked = wire_headers.read(exchange.headers)
@@ -110,6 +110,7 @@ class Calls:
         admission.check_tenant(who.tenant)
         pool = admission.find_pool(run.snapshot, who.tenant, call.model)
         run.model = pool.model
+        self._engines.check_usable(pool)
         lane = admission.find_lane(run.snapshot, who, asked.lane)
         run.lane = lane.name
         prompt = self._estimates.prompt_tokens(pool.model, call)

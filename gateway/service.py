@@ -33,7 +33,7 @@ from gateway.upstream.probe import EndpointProber
 from gateway.upstream.transport import EngineTransport
 from metering.core.accounts import LocalAccounts
 from metering.journal import Journal
-from metering.ledger import LedgerWriter, load_accounts, recover
+from metering.ledger import LedgerWriter, PolicyBudgets, load_accounts, recover
 from metering.services import write_sample
 from scheduling.runtime import LocalScheduler
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
@@ -59,14 +59,15 @@ class Gateway:
     async def start(self) -> None:
         at = datetime.now(UTC)
         folder: Path = settings.FAIRLANE_DATA_DIR / "journal"
-        await self._in_thread(lambda: recover(folder))
         snapshot = await self._in_thread(load_snapshot)
+        await self._in_thread(lambda: recover(folder, PolicyBudgets(lambda: snapshot)))
         self.accounts = LocalAccounts()
-        await self._in_thread(lambda: load_accounts(self.accounts, snapshot, at))
+        now = time.monotonic()
+        await self._in_thread(lambda: load_accounts(self.accounts, snapshot, now, at))
         self.journal = Journal.start(folder, self.name)
-        self.writer = LedgerWriter(self.journal)
-        self.writer.start()
         self._assemble(snapshot)
+        self.writer = LedgerWriter(self.journal, PolicyBudgets(lambda: self.snapshot))
+        self.writer.start()
         self._apply(snapshot)
         self._tasks = [
             asyncio.create_task(self._keep(self._poll_policy, POLL_S), name="policy poll"),
@@ -79,8 +80,13 @@ class Gateway:
     def _assemble(self, snapshot: PolicySnapshot) -> None:
         self.scheduler = LocalScheduler(scheduler_config(snapshot))
         self.client = EngineClient(EngineTransport())
-        self.engines = Engines(self.client, settings.SECRET_KEY.encode())
         self.prober = EndpointProber(self._endpoint_changed, self.client)
+        self.engines = Engines(
+            self.client,
+            settings.SECRET_KEY.encode(),
+            self.prober.is_healthy,
+            self.prober.failed,
+        )
         self.calls = Calls(
             snapshot,
             LocalGovernor(self.accounts, self.scheduler),
@@ -89,6 +95,11 @@ class Gateway:
             self.journal,
             settings.FAIRLANE_MAX_BODY_BYTES,
         )
+
+    @property
+    def snapshot(self) -> PolicySnapshot:
+        assert self.calls is not None
+        return self.calls.snapshot
 
     async def stop(self) -> None:
         self.ready = False

@@ -3,8 +3,8 @@
 1. One timer a request, none a piece, and no task: see `Alarm`.
 2. Every limit that is passed raises an httpx.TimeoutException. Whoever got a response closes it,
    whatever happened; closed before its end, the engine's socket closes at once.
-3. `httpx.AsyncClient.send` is not used: it costs more than the rest together
-   (docs/benchmarks.md).
+3. `httpx.AsyncClient.send` is not used: it costs more than all of this together
+   (tests/bench/upstream.py).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ import asyncio
 import hashlib
 import hmac
 import os
+from collections.abc import Callable
 from typing import Final
 
 import httpx
@@ -28,6 +29,7 @@ from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 TransportError = httpx.TransportError
 PATHS: Final[dict[Kind, str]] = {"chat": "/chat/completions", "completions": "/completions"}
 MAX_ERROR_BYTES = 64 * 1024
+RETRY_NO_ENDPOINT_S = 5.0  # about one round of health checks
 FULL = (429, 503)
 FROM_ENGINE = (b"x-fairlane-source", b"engine")
 
@@ -37,8 +39,16 @@ class EngineFailed(ApiError):
 
 
 class Engines:
-    def __init__(self, client: EngineClient, salt_key: bytes) -> None:
+    def __init__(
+        self,
+        client: EngineClient,
+        salt_key: bytes,
+        is_healthy: Callable[[str, str], bool],
+        unreachable: Callable[[str, str], None],
+    ) -> None:
         self.client = client
+        self._is_healthy = is_healthy
+        self._unreachable = unreachable
         self._salt_key = salt_key
         self._salts: dict[str, str] = {}
         self._context: dict[str, int] = {}  # model -> the longest sequence its engine takes
@@ -50,6 +60,19 @@ class Engines:
         found = {model: os.environ.get(name, "") for model, name in named.items()}
         self._authorization = {m: b"Bearer " + k.encode() for m, k in found.items() if k}
         return [named[model] for model, key in found.items() if not key]
+
+    def check_usable(self, pool: PoolPolicy) -> None:
+        """Raises:
+        ApiError: no_endpoint, when every endpoint of the pool is known to be down or drained.
+        """
+        for endpoint in pool.endpoints:
+            if not endpoint.drain and self._is_healthy(pool.model, endpoint.url):
+                return
+        raise ApiError(
+            Outcome.NO_ENDPOINT,
+            f"No engine of the model '{pool.model}' is in service at the moment. Try again later.",
+            retry_after_s=RETRY_NO_ENDPOINT_S,
+        )
 
     def salt(self, tenant: str) -> str:
         """A tenant's prefix-cache salt: stable, and not to be guessed by another tenant."""
@@ -126,6 +149,8 @@ class Engines:
                 first_byte_s=limits.first_token if call.stream else limits.total,
             )
         except TransportError as error:
+            if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+                self._unreachable(pool.model, run.endpoint)
             raise failure(error) from error
         if response.status_code == 200:
             return response

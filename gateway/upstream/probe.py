@@ -144,7 +144,7 @@ class _Check:
                     status = await self._status(f"{url}/models")
         except TimeoutError:
             return f"its check took longer than {self._timeout_s:g} s"
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
+        except Exception as error:  # whatever it is: unusable, and the watch goes on
             return f"{type(error).__name__}: {error}"
         return None if status < 500 else f"its check answered {status}"
 

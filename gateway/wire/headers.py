@@ -22,7 +22,7 @@ from metering.core.hold import RateState
 Header = tuple[bytes, bytes]
 
 # No accept-encoding: a compressed stream could not be metered.
-_TO_ENGINE = frozenset({b"content-type", b"accept", b"user-agent", b"traceparent", b"tracestate"})
+_TO_ENGINE = frozenset({b"accept", b"user-agent", b"traceparent", b"tracestate"})
 _TO_CALLER = frozenset(
     {
         b"content-type",
@@ -86,8 +86,10 @@ def read(raw: Iterable[Header]) -> Asked:
 
 
 def to_engine(asked: Asked, request_id: str, policy: Iterable[Header] = ()) -> list[Header]:
-    """What the engine gets: what may pass, our id, and what policy adds (see `rewrite`)."""
-    return [*asked.to_engine, (b"x-request-id", request_id.encode()), *policy]
+    """What the engine gets: what may pass, our id, and what policy adds (see `rewrite`). The body
+    was read as JSON whatever the caller called it (`curl -d` calls it a form), and goes as JSON."""
+    ours = ((b"content-type", b"application/json"), (b"x-request-id", request_id.encode()))
+    return [*asked.to_engine, *ours, *policy]
 
 
 def to_caller(raw: Iterable[Header]) -> list[Header]:
