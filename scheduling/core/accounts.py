@@ -20,7 +20,7 @@ class Account:
         self.name = name
         self.running = 0
         self.queued = 0
-        self.parked: list[Share] = []  # by when they were parked
+        self.parked: tuple[Share, ...] = ()  # by when they were parked; nearly always none
         self.configure(config)
 
     def configure(self, config: TenantConfig) -> None:

@@ -11,6 +11,7 @@ Source: docs/scheduling.md, "Weighted VTC inside a lane".
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
 from scheduling.core.request import Request
@@ -107,7 +108,7 @@ class Share(Counter):
         super().__init__(queue.ground)
         self.account = account
         self.queue = queue
-        self.flows: list[Flow] = []
+        self.flows: tuple[Flow, ...] = ()  # nearly always one
         self.entry: Entry | None = None  # its live entry in the heap
         self.last: Flow | None = None  # the application that left last
         self.ground = 0.0
@@ -122,17 +123,16 @@ class Share(Counter):
         if len(self.flows) >= KEEP:
             self._forget_flows()
         flow = Flow(name, self)
-        self.flows.append(flow)
+        self.flows += (flow,)
         return flow
 
     def least(self) -> Flow | None:
         """Applications of one tenant are few: a scan beats a heap, and has nothing to go stale."""
         least: Flow | None = None
+        key = (inf, 0)
         for flow in self.flows:
-            if flow.head is None:
-                continue
-            if least is None or (flow.v, flow.head.seq) < (least.v, least.head.seq):  # type: ignore[union-attr]
-                least = flow
+            if flow.head is not None and (flow.v, flow.head.seq) < key:
+                least, key = flow, (flow.v, flow.head.seq)
         return least
 
     def next(self) -> Request:
@@ -150,7 +150,6 @@ class Share(Counter):
     def _forget_flows(self) -> None:
         floor = self.least() or self.last
         bar = floor.v if floor is not None else 0.0
-        kept = [f for f in self.flows if f.head is not None or f.running or f.v > bar]
-        gone = [f.v for f in self.flows if not (f.head is not None or f.running or f.v > bar)]
-        self.ground = max([self.ground, *gone])
+        kept = tuple(f for f in self.flows if f.head is not None or f.running or f.v > bar)
+        self.ground = max([self.ground, *(f.v for f in self.flows if f not in kept)])
         self.flows = kept

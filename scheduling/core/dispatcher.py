@@ -237,7 +237,7 @@ class Core:
     def _unpark(self, account: Account) -> None:
         if not account.parked or account.running >= account.limit:
             return
-        parked, account.parked = account.parked, []
+        parked, account.parked = account.parked, ()
         for share in parked:
             pool = self._pool_of(share.next())
             share.queue.unpark(share)

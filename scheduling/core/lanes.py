@@ -25,6 +25,12 @@ from scheduling.core.vtc import FairQueue
 FULL = -1.0  # no slot is left under a ceiling
 
 
+def _turn(head: Request) -> float:
+    """Lanes whose credit covers their next request first, the largest credit before the others."""
+    credit = head.lane.credit
+    return -credit if credit >= head.ticket.cost else 0.0
+
+
 class Lane:
     __slots__ = (
         "ceiling",
@@ -83,20 +89,17 @@ class Lanes:
         self.by_rank = sorted(self.all.values(), key=lambda lane: lane.rank)
         self._ceilings = [lane for lane in self.by_rank if lane.ceiling < 1]
 
-    def in_turn(self) -> list[Lane]:
-        """Those with a request that may run, in the order of invariant 2."""
-        ready, covered = [], []
+    def in_turn(self) -> list[Request]:
+        """The next request of each lane that has one, in the order of invariant 2."""
+        ready = []
         for lane in self.by_rank:
-            first = lane.queue.first() if lane.queue.queued else None
-            if first is None:
-                continue
-            ready.append(lane)
-            if lane.credit > 0 and lane.credit >= first.next().ticket.cost:
-                covered.append(lane)
-        if not covered or len(ready) == 1:
-            return ready
-        covered.sort(key=lambda lane: -lane.credit)
-        return covered + [lane for lane in ready if lane not in covered]
+            if lane.queue.queued:
+                first = lane.queue.first()
+                if first is not None:
+                    ready.append(first.next())
+        if len(ready) > 1:
+            ready.sort(key=_turn)  # stable: by rank among equals
+        return ready
 
     def room(self, lane: Lane, max_running: int, max_load: float) -> float:
         """The load that the ceilings over `lane` leave to it; FULL when they leave no slot."""

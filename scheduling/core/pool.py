@@ -19,6 +19,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import NamedTuple
 
 from scheduling.core.capacity import Endpoint, Endpoints
@@ -36,15 +37,12 @@ class Decision(NamedTuple):
     passed: Request | None = None  # whose turn it was, when it fits nowhere
 
 
-class Hold:
-    """What the request whose turn it is keeps others from, within one decision."""
+class Hold(NamedTuple):
+    """What the request whose turn it is, but which fits nowhere, keeps others from."""
 
-    __slots__ = ("barred", "blocked", "rank")
-
-    def __init__(self) -> None:
-        self.blocked: Request | None = None
-        self.barred: Endpoint | None = None
-        self.rank: float = float("inf")  # lanes from here on wait
+    blocked: Request | None = None
+    barred: Endpoint | None = None  # takes nobody else
+    rank: float = inf  # lanes from here on wait
 
     def lets_pass(self, request: Request) -> bool:
         blocked = self.blocked
@@ -52,6 +50,9 @@ class Hold:
             return True
         share = blocked.flow.share
         return request.flow.share.v <= share.v + blocked.ticket.cost / share.account.weight
+
+
+NOTHING_HELD = Hold()
 
 
 class Pool:
@@ -88,70 +89,67 @@ class Pool:
         """The next dispatch; it is not carried out here."""
         if not self.queued or not self.endpoints.any_open():
             return None
-        hold = Hold()
-        for lane in self.lanes.in_turn():
-            if lane.rank >= hold.rank:
-                continue
+        hold = NOTHING_HELD
+        for head in self.lanes.in_turn():
+            lane = head.lane
             room = self.lanes.room(lane, self.endpoints.max_running, self.endpoints.max_load)
-            if room == FULL:
+            if room == FULL or lane.rank >= hold.rank:
                 continue
-            decision = self._decide_in(lane, room, hold)
+            decision = self._take_turn(head, room, hold)
             if decision is not None:
                 return decision
+            if hold.blocked is None:
+                hold = self._hold_for(head, room)
+            if lane.rank < hold.rank:
+                decision = self._smaller(lane, room, hold)
+                if decision is not None:
+                    return decision
         return None
 
-    def _decide_in(self, lane: Lane, room: float, hold: Hold) -> Decision | None:
-        first = lane.queue.first()
-        assert first is not None
-        head = first.next()
+    def _take_turn(self, head: Request, room: float, hold: Hold) -> Decision | None:
         if self.locality_quantum:
-            local = self._local(lane, first.v + self.locality_quantum, room, hold)
+            local = self._local(head, room, hold)
             if local is not None:
                 return local
-        endpoint = self._place(head, room, hold)
-        if endpoint is not None:
-            return Decision(head, endpoint, hold.blocked)
-        if hold.blocked is None:
-            self._block(head, room, hold)
-        return self._smaller(lane, room, hold) if lane.rank < hold.rank else None
+        return self._place(head, room, hold)
 
-    def _place(self, request: Request, room: float, hold: Hold) -> Endpoint | None:
+    def _place(self, request: Request, room: float, hold: Hold) -> Decision | None:
         ticket = request.ticket
         if ticket.load > room:
             return None
-        return self.endpoints.choose(ticket.load, ticket.prefix, hold.barred)
+        endpoint = self.endpoints.choose(ticket.load, ticket.prefix, hold.barred)
+        return None if endpoint is None else Decision(request, endpoint, hold.blocked)
 
-    def _block(self, head: Request, room: float, hold: Hold) -> None:
-        hold.blocked = head
-        if head.passed_by < head.ticket.cost or not head.passed_by:
-            return
+    def _hold_for(self, head: Request, room: float) -> Hold:
+        """What `head`, which fits nowhere, keeps others from."""
+        if not head.passed_by or head.passed_by < head.ticket.cost:
+            return Hold(head)
         if head.ticket.load > room:
-            hold.rank = head.lane.rank
-        else:
-            hold.barred = self.endpoints.nearest_to_fit(head.ticket.load)
+            return Hold(head, rank=head.lane.rank)
+        return Hold(head, barred=self.endpoints.nearest_to_fit(head.ticket.load))
 
     def _smaller(self, lane: Lane, room: float, hold: Hold) -> Decision | None:
+        def passing(request: Request) -> Decision | None:
+            return self._place(request, room, hold) if hold.lets_pass(request) else None
+
         smallest = lane.queue.smallest()
         if smallest is None or self._place(smallest, room, hold) is None:
             return None
-        heads = [share.next() for share in lane.queue.nearest(LOOK_AHEAD)]
-        for request in [*heads, smallest]:
-            if hold.lets_pass(request):
-                endpoint = self._place(request, room, hold)
-                if endpoint is not None:
-                    return Decision(request, endpoint, hold.blocked)
-        return None
+        return lane.queue.find(LOOK_AHEAD, passing) or passing(smallest)
 
-    def _local(self, lane: Lane, until: float, room: float, hold: Hold) -> Decision | None:
-        for share in lane.queue.nearest(LOOK_AHEAD):
-            if share.v > until:
-                break
-            request = share.next()
+    def _local(self, head: Request, room: float, hold: Hold) -> Decision | None:
+        until = head.flow.share.v + self.locality_quantum
+
+        def at_home(request: Request) -> Decision | None:
             ticket = request.ticket
+            if request.flow.share.v > until or ticket.load > room:
+                return None
             endpoint = self.endpoints.holder(ticket.load, ticket.prefix)
-            if endpoint and endpoint is not hold.barred and ticket.load <= room:
-                return Decision(request, endpoint, hold.blocked)
-        return None
+            if endpoint is None or endpoint is hold.barred:
+                return None
+            return Decision(request, endpoint, hold.blocked)
+
+        return head.lane.queue.find(LOOK_AHEAD, at_home)
 
     # --- carrying out -----------------------------------------------------------------------
 
@@ -175,18 +173,17 @@ class Pool:
         if passed is not None:
             passed.passed_by += request.ticket.cost
         self.remove(request)
-        for counted in (self, request.lane, request.flow.share, request.flow):
-            counted.running += 1
+        self._count(request, 1)
         self.occupy(request, endpoint)
 
     def end(self, request: Request) -> None:
         self.vacate(request)
-        for counted in (self, request.lane, request.flow.share, request.flow):
-            counted.running -= 1
+        self._count(request, -1)
 
     def occupy(self, request: Request, endpoint: Endpoint) -> None:
         endpoint.take(request)
-        self.endpoints.remember(request.ticket.prefix, endpoint)
+        if request.ticket.prefix:
+            self.endpoints.remember(request.ticket.prefix, endpoint)
         if endpoint.available:
             request.lane.occupy(1, request.ticket.load)
 
@@ -196,6 +193,12 @@ class Pool:
         endpoint.release(request)
         if endpoint.available:
             request.lane.occupy(-1, -request.ticket.load)
+
+    def _count(self, request: Request, change: int) -> None:
+        self.running += change
+        request.lane.running += change
+        request.flow.running += change
+        request.flow.share.running += change
 
     def _recount(self) -> None:
         """Ceilings count what runs on available endpoints; some may have come or gone."""

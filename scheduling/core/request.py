@@ -13,8 +13,8 @@ from scheduling.core.model import Ticket
 
 if TYPE_CHECKING:
     from scheduling.core.capacity import Endpoint
-    from scheduling.core.lanes import Lane
     from scheduling.core.counters import Flow
+    from scheduling.core.lanes import Lane
 
 State = Literal["queued", "running", "settled", "cancelled"]
 Event = Literal["dispatch", "cancel", "settle"]

@@ -19,14 +19,17 @@ and a second level (applications inside a tenant) added; docs/scheduling.md tell
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from scheduling.core.counters import KEEP, Entry, Flow, Share
 from scheduling.core.request import Request
 
 if TYPE_CHECKING:
     from scheduling.core.accounts import Account
+
+T = TypeVar("T")
 
 
 class FairQueue:
@@ -65,15 +68,16 @@ class FairQueue:
             heapreplace(heap, share.entry)
         return None
 
-    def nearest(self, count: int) -> list[Share]:
-        """The first tenants in the order of their turns."""
-        found: list[Share] = []
-        while len(found) < count and (share := self.first()) is not None:
-            heappop(self.heap)
-            found.append(share)
-        for share in found:
-            assert share.entry is not None
-            heappush(self.heap, share.entry)
+    def find(self, count: int, choose: Callable[[Request], T | None]) -> T | None:
+        """What `choose` makes of the next requests of the first tenants in turn, until it makes
+        something of one."""
+        asked: list[Entry] = []
+        found: T | None = None
+        while found is None and len(asked) < count and (share := self.first()) is not None:
+            asked.append(heappop(self.heap))
+            found = choose(share.next())
+        for entry in asked:
+            heappush(self.heap, entry)
         return found
 
     def smallest(self) -> Request | None:
@@ -179,7 +183,7 @@ class FairQueue:
             self.last = share
         else:
             share.parked_floor = None
-            share.account.parked.remove(share)
+            share.account.parked = tuple(s for s in share.account.parked if s is not share)
         if self.queued == 0:
             self.heap.clear()
             self.small = None
@@ -201,7 +205,7 @@ class FairQueue:
         for share in full:
             share.entry = None
             share.parked_floor = share.v  # stands where nobody else competes
-            share.account.parked.append(share)
+            share.account.parked += (share,)
             self.last = share
         first = self.first()
         if first is not None:
