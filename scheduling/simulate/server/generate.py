@@ -1,0 +1,235 @@
+"""The two routes that generate: chat completions and completions, streamed or not.
+
+1. Whatever ends a call (its last token, the caller, a scripted fault), the engine has nothing of it
+   left when this returns.
+2. A caller that hangs up aborts its request at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from scheduling.simulate.server import http, wire
+from scheduling.simulate.server.call import Call, Event
+from scheduling.simulate.server.compose import Arrival, Composer
+from scheduling.simulate.server.errors import ApiError, bad_request, busy
+from scheduling.simulate.server.faults import Script
+from scheduling.simulate.server.frames import (
+    DONE,
+    ChatFrames,
+    Frames,
+    TextFrames,
+    chat_body,
+    text_body,
+)
+from scheduling.simulate.server.live import Live
+from scheduling.simulate.server.metrics import Metrics
+from scheduling.simulate.server.received import Received
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    request: type[wire.ChatRequest] | type[wire.CompletionRequest]
+    frames: type[Frames]
+    body: Callable[[Call], bytes]
+
+
+CHAT = Route(wire.ChatRequest, ChatFrames, chat_body)
+COMPLETIONS = Route(wire.CompletionRequest, TextFrames, text_body)
+
+
+class _Stop(Exception):
+    """The script says that nothing more is sent and the connection closes."""
+
+
+@dataclass(slots=True)
+class Generate:
+    live: Live
+    composer: Composer
+    metrics: Metrics
+    max_queued: int | None
+    open: int = 0  # calls being served
+
+    async def serve(
+        self,
+        route: Route,
+        received: Received,
+        script: Script,
+        receive: http.Receive,
+        send: http.Send,
+    ) -> None:
+        hang_up = http.HangUp(receive)
+        calls: list[Call] = []  # the one call, once there is one
+        self.open += 1
+        try:
+            await self._serve(route, received, script, send, calls)
+        except asyncio.CancelledError:
+            if not hang_up.happened:
+                raise
+            received.closed_by_client = True
+            asyncio.current_task().uncancel()  # type: ignore[union-attr]
+        except _Stop:
+            pass
+        finally:
+            hang_up.stop()
+            self.open -= 1
+            self._close(calls, received)
+
+    def _close(self, calls: list[Call], received: Received) -> None:
+        received.ended = self.live.now()
+        for call in calls:
+            self._abort(call)
+            received.generated_tokens = sum(s.generated for p in call.parts for s in p.sequences)
+            received.usage = {
+                "prompt_tokens": call.prompt_tokens,
+                "cached_tokens": call.cached_tokens,
+                "completion_tokens": call.completion_tokens,
+            }
+
+    async def _serve(
+        self,
+        route: Route,
+        received: Received,
+        script: Script,
+        send: http.Send,
+        calls: list[Call],
+    ) -> None:
+        if script.hold_s:
+            await asyncio.sleep(script.hold_s)
+        try:
+            asked = self._read(route, received, script)
+            call = self._submit(asked, received, script)
+        except ApiError as error:
+            received.status = error.status
+            await http.respond(send, error.status, error.body(), headers=error.headers)
+            return
+        calls.append(call)
+        if script.hang_after == 0 or (script.hang_after is not None and not call.streams):
+            await asyncio.Event().wait()
+        received.status = 200
+        if call.streams:
+            await self._stream(route, asked, call, received, send)
+        else:
+            await self._whole(route, call, received, send)
+
+    def _read(self, route: Route, received: Received, script: Script) -> Any:
+        if script.status is not None:
+            raise scripted_error(script)
+        asked = wire.read(route.request, received.headers.get("content-type", ""), received.raw)
+        if script.strict:
+            wire.check_strictly(received.raw)
+        return asked
+
+    def _submit(self, asked: Any, received: Received, script: Script) -> Call:
+        priority = wire.priority_of(asked, received.headers.get("x-vllm-priority"))
+        received.priority, received.stream = priority, bool(asked.stream)
+        request_id = received.headers.get("x-request-id")
+        arrival = Arrival(self.live.now(), priority, request_id, script)
+        if isinstance(asked, wire.ChatRequest):
+            call = self.composer.chat(asked, arrival)
+        else:
+            call = self.composer.completion(asked, arrival)
+        self._check_valve(len(call.answers))
+        try:
+            for part in call.parts:
+                part.sequences = self.live.submit(part.request, part)
+        except ValueError as error:
+            self._abort(call)
+            raise bad_request(str(error)) from None
+        return call
+
+    def _abort(self, call: Call) -> None:
+        for part in call.parts:
+            self.live.abort(part.request.id)
+
+    def _check_valve(self, sequences: int) -> None:
+        engine = self.live.engine
+        if self.max_queued is None:
+            return
+        if engine.running + engine.waiting + sequences > self.max_queued:
+            self.metrics.refused()
+            raise busy(self.max_queued)
+
+    async def _whole(self, route: Route, call: Call, received: Received, send: http.Send) -> None:
+        while events := await call.events():
+            for event in events:
+                call.told(event)
+        body = route.body(call)
+        if call.script.cut_after is not None:
+            length = (b"content-length", str(len(body)).encode())
+            await http.start(send, 200, http.JSON, [length])
+            half = body[: len(body) // 2]
+            await send({"type": "http.response.body", "body": half, "more_body": True})
+            raise _Stop
+        received.tokens_sent = call.completion_tokens
+        await http.respond(send, 200, body)
+
+    async def _stream(
+        self, route: Route, asked: wire.Common, call: Call, received: Received, send: http.Send
+    ) -> None:
+        options = asked.stream_options or wire.StreamOptions()
+        script = call.script
+        each = script.usage_every_chunk
+        last = bool(options.include_usage) or each
+        running = last and (bool(options.continuous_usage_stats) or each) and script.usage
+        stream = _Stream(route.frames(call, running), call, received, send)
+        await http.start(send, 200, b"text/event-stream; charset=utf-8")
+        await stream.tokens()
+        ending = stream.frames.usage().encode() if last and script.usage else b""
+        await send({"type": "http.response.body", "body": ending + DONE})
+
+
+@dataclass(slots=True)
+class _Stream:
+    frames: Frames
+    call: Call
+    received: Received
+    send: http.Send
+
+    async def tokens(self) -> None:
+        """All that the engine gave for this call in one turn of the loop is one write."""
+        opening = self.frames.opening()
+        while events := await self.call.events():
+            if self.call.script.paced:
+                await self._one_by_one(opening, events)
+            else:
+                await self._write(opening + "".join(map(self.frames.token, events)), events)
+            opening = ""
+
+    async def _one_by_one(self, opening: str, events: list[Event]) -> None:
+        script = self.call.script
+        for event in events:
+            await self._fault(self.received.chunks_sent)
+            if self.received.chunks_sent and script.gap_s:
+                await asyncio.sleep(script.gap_s)
+            await self._write(opening + self.frames.token(event), [event])
+            opening = ""
+        await self._fault(self.received.chunks_sent)
+
+    async def _write(self, text: str, events: list[Event]) -> None:
+        await self.send({"type": "http.response.body", "body": text.encode(), "more_body": True})
+        for event in events:
+            self.call.told(event)
+        self.received.chunks_sent += len(events)
+        self.received.tokens_sent = self.call.completion_tokens
+
+    async def _fault(self, chunks: int) -> None:
+        script = self.call.script
+        if script.hang_after is not None and chunks >= script.hang_after:
+            await asyncio.Event().wait()
+        if script.error_after is not None and chunks >= script.error_after:
+            error = self.frames.error("simulated failure").encode()
+            await self.send({"type": "http.response.body", "body": error + DONE})
+            raise _Stop
+        if script.cut_after is not None and chunks >= script.cut_after:
+            raise _Stop
+
+
+def scripted_error(script: Script) -> ApiError:
+    error = ApiError(script.status or 500, "simulated failure")
+    if script.retry_after is not None:
+        error.headers.append((b"retry-after", str(script.retry_after).encode()))
+    return error
