@@ -24,7 +24,7 @@ KEPT = 0.98  # of the past, at each observation
 class Calibration:
     bytes: float = FIRST_TOKENS * FIRST_RATIO
     tokens: float = FIRST_TOKENS
-    error: float = 0.0  # relative, fading mean
+    error: float = 0.0  # relative, fading mean; one estimate counts as 1 at most
     seen: int = 0
 
     @property
@@ -33,10 +33,11 @@ class Calibration:
 
     def observe(self, body_bytes: int, tokens: int) -> None:
         self.seen += 1
-        off = abs(body_bytes / self.ratio - tokens) / tokens
+        off = min(1.0, abs(body_bytes / self.ratio - tokens) / tokens)
         self.error += (off - self.error) * max(1 / self.seen, 1 - KEPT)
         weight = min(1.0, self.tokens / tokens)
-        self.bytes = self.bytes * KEPT + body_bytes * weight
+        sane_bytes = min(max(body_bytes, LEAST_RATIO * tokens), MOST_RATIO * tokens)
+        self.bytes = self.bytes * KEPT + sane_bytes * weight
         self.tokens = self.tokens * KEPT + tokens * weight
 
 

@@ -19,7 +19,7 @@ LOG_GAMMA = log((1 + ACCURACY) / (1 - ACCURACY))
 OFFSET = ceil(log(LEAST_MS) / LOG_GAMMA) - 1  # the bucket of LEAST_MS is number 1
 
 _decode = msgspec.msgpack.Decoder(dict[int, int]).decode
-_encode = msgspec.msgpack.Encoder(order="deterministic").encode
+_encode = msgspec.msgpack.Encoder().encode
 
 
 def bucket(value_ms: float) -> int:
@@ -27,7 +27,7 @@ def bucket(value_ms: float) -> int:
 
 
 def pack(buckets: dict[int, int]) -> bytes:
-    return _encode(buckets) if buckets else b""
+    return _encode(dict(buckets)) if buckets else b""
 
 
 def merge_into(total: Counter[int], packed: bytes) -> None:

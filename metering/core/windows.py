@@ -37,7 +37,7 @@ def window_at(period: Period, timezone: str, at: datetime) -> Window:
     Raises:
         ZoneInfoNotFoundError: `timezone` is not an IANA zone.
     """
-    zone = ZoneInfo(timezone)
+    zone, at = ZoneInfo(timezone), at.astimezone(UTC)  # one zone's own times compare without fold
     if period == "minute":
         return _even(at, MINUTE, timedelta())
     if period == "hour":
@@ -47,7 +47,6 @@ def window_at(period: Period, timezone: str, at: datetime) -> Window:
 
 def _even(at: datetime, length: timedelta, shift: timedelta) -> Window:
     start = at - (at + shift - EPOCH) % length
-    start = start.astimezone(UTC)
     return Window(start, start + length)
 
 
