@@ -1,0 +1,20 @@
+"""The admin API's addresses, its schema, and a page that lists it."""
+
+from django.urls import URLPattern, URLResolver, include, path
+
+from fairlane import api_docs
+from metering import api as metering
+from tenants.gate import page
+
+v1: list[URLPattern | URLResolver] = [
+    path("", include("tenants.api.urls")),
+    path("usage/records/", metering.Records.as_view()),
+    path("usage/summary/", metering.Summary.as_view()),
+    path("live/", metering.Live.as_view()),
+]
+
+urlpatterns = [
+    path("v1/", include(v1)),
+    path("schema/", api_docs.Schema.as_view(), name="api-schema"),
+    page("docs/", api_docs.docs, "usage.view", name="api-docs"),
+]

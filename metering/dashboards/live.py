@@ -1,0 +1,112 @@
+"""What the gateways say about this very moment, added up over all of them, for pages and API."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+Sample = Mapping[str, Any]
+
+
+@dataclass(slots=True)
+class Standing:
+    """One tenant now. `debt` is its largest, by size, over pools and lanes; None: not waiting."""
+
+    running: int = 0
+    queued: int = 0
+    debt: float | None = None
+    budgets: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Live:
+    gateways: list[Sample]
+    tenants: dict[str, Standing]
+    pools: list[dict[str, Any]]
+    bound: float
+
+    @property
+    def running(self) -> int:
+        return sum(standing.running for standing in self.tenants.values())
+
+    @property
+    def queued(self) -> int:
+        return sum(standing.queued for standing in self.tenants.values())
+
+    @property
+    def simulated(self) -> bool:
+        return any(endpoint["simulated"] for pool in self.pools for endpoint in pool["endpoints"])
+
+
+def combine(samples: Iterable[Sample]) -> Live:
+    gateways = list(samples)
+    tenants: dict[str, Standing] = defaultdict(Standing)
+    for sample in gateways:
+        for name, state in sample.get("tenants", {}).items():
+            tenants[name].running += state.get("running", 0)
+            tenants[name].queued += state.get("queued", 0)
+            tenants[name].budgets = [_used(budget) for budget in state.get("budgets", [])]
+        for pool in sample.get("pools", {}).values():
+            _note_debts(pool, tenants)
+    bounds = [pool.get("bound_units") or 0.0 for _, pool in _pools(gateways)]
+    return Live(gateways, dict(tenants), _pool_rows(gateways), max(bounds, default=0.0))
+
+
+def _pools(samples: Iterable[Sample]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    for sample in samples:
+        yield from sample.get("pools", {}).items()
+
+
+def _note_debts(pool: Mapping[str, Any], tenants: Mapping[str, Standing]) -> None:
+    for lane in pool.get("lanes", {}).values():
+        for name, state in lane.get("tenants", {}).items():
+            debt, standing = state.get("debt"), tenants[name]
+            if debt is not None and (standing.debt is None or abs(debt) > abs(standing.debt)):
+                standing.debt = debt
+
+
+def _used(budget: Mapping[str, Any]) -> dict[str, Any]:
+    limit, remaining = budget.get("limit") or 0.0, budget.get("remaining") or 0.0
+    part = 1.0 - remaining / limit if limit else 1.0
+    return {**budget, "part": min(1.0, max(0.0, part)), "level": _level(part)}
+
+
+def _level(part: float) -> str:
+    return "bad" if part >= 0.95 else "warn" if part >= 0.8 else ""
+
+
+def _pool_rows(samples: list[Sample]) -> list[dict[str, Any]]:
+    rows: dict[str, dict[str, Any]] = {}
+    for model, pool in _pools(samples):
+        row = rows.setdefault(model, {"model": model, "endpoints": {}, "lanes": {}})
+        for url, state in pool.get("endpoints", {}).items():
+            _add_endpoint(row["endpoints"], url, state)
+        for name, state in pool.get("lanes", {}).items():
+            lane = row["lanes"].setdefault(
+                name, {"name": name, "queued": 0, "running": 0, "wait": 0}
+            )
+            lane["queued"] += state.get("queued", 0)
+            lane["running"] += state.get("running", 0)
+            lane["wait"] = max(lane["wait"], state.get("oldest_wait_s") or 0)
+    for row in rows.values():
+        row["endpoints"] = list(row["endpoints"].values())
+        row["lanes"] = list(row["lanes"].values())
+    return [rows[model] for model in sorted(rows)]
+
+
+def _add_endpoint(endpoints: dict[str, Any], url: str, state: Mapping[str, Any]) -> None:
+    """Two gateways may both see an endpoint; their running requests add up, its limit is one."""
+    row = endpoints.setdefault(
+        url, {"url": url, "available": True, "running": 0, "load": 0.0, "simulated": False}
+    )
+    row["running"] += state.get("running", 0)
+    row["load"] += state.get("load", 0.0)
+    row["available"] = row["available"] and state.get("available", True)
+    row["simulated"] = row["simulated"] or state.get("simulated") is True
+    row["max_running"], row["max_load"] = state.get("max_running", 0), state.get("max_load", 0.0)
+    row["part"] = max(
+        row["running"] / row["max_running"] if row["max_running"] else 0.0,
+        row["load"] / row["max_load"] if row["max_load"] else 0.0,
+    )

@@ -1,0 +1,117 @@
+"""What every address of the admin API does alike: permission, errors, ETags.
+
+1. A method whose action is not named in `actions` is refused, whoever asks.
+2. Every error is `{"detail": …, "errors": [{"field", "value", "message"}]}`.
+3. An edit says which state it has seen, by If-Match; `*` says that any will do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from django.http import Http404
+from rest_framework import exceptions, status
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView, exception_handler
+
+from tenants.core.issue import Issue
+from tenants.core.permissions import Action
+from tenants.errors import Conflict, NotAllowed, NotFound, PolicyRefused
+from tenants.gate import Viewer, viewer_of
+from tenants.services import Actor, actor_for
+
+
+class MayDoThat(BasePermission):
+    message = "Your role does not grant this."
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        who = viewer_of(request.user)
+        action = getattr(view, "actions", {}).get(request.method)
+        if who is None or action is None or not who.can(action):
+            return False
+        request.viewer = who  # type: ignore[attr-defined]
+        return True
+
+
+class Precondition(exceptions.APIException):
+    status_code = status.HTTP_428_PRECONDITION_REQUIRED
+    default_detail = 'Send If-Match with the ETag that you have read, or "*" to skip the check.'
+
+
+class Changed(exceptions.APIException):
+    status_code = status.HTTP_412_PRECONDITION_FAILED
+
+
+class Api(APIView):
+    actions: ClassVar[Mapping[str, Action]] = {}
+    permission_classes = [MayDoThat]
+
+    def get_exception_handler(self) -> Callable[..., Response | None]:
+        return handle
+
+    def who(self) -> Viewer:
+        found: Viewer = self.request.viewer  # type: ignore[attr-defined]
+        return found
+
+    def actor(self) -> Actor:
+        return actor_for(self.request.user, "api", str(self.request.META.get("REMOTE_ADDR", "")))
+
+    def reason(self) -> str:
+        """Of a body that is an object itself; bodies that are an order carry their own."""
+        return str(self.request.query_params.get("reason", ""))
+
+    def if_match(self) -> str | None:
+        """The ETag that the caller has seen, without quotes; None for `*`."""
+        given = self.request.headers.get("if-match", "").strip()
+        if not given:
+            raise Precondition
+        return None if given == "*" else given.removeprefix("W/").strip('"')
+
+
+def handle(error: Exception, context: dict[str, Any]) -> Response | None:
+    error = translated(error)
+    if isinstance(error, PolicyRefused):
+        errors = [issue_json(issue) for issue in error.issues]
+        return refusal("The input is wrong; nothing was changed.", errors, 400)
+    response = exception_handler(error, context)
+    if response is not None:
+        shaped = shape(response.data)
+        response.data = shaped
+    return response
+
+
+def translated(error: Exception) -> Exception:
+    match error:
+        case Conflict():
+            return Changed(str(error))
+        case NotFound():
+            return exceptions.NotFound(str(error))
+        case NotAllowed():
+            return exceptions.PermissionDenied(str(error))
+        case Http404():
+            return exceptions.NotFound()
+    return error
+
+
+def refusal(detail: str, errors: list[dict[str, Any]], status_code: int) -> Response:
+    return Response({"detail": detail, "errors": errors}, status=status_code)
+
+
+def issue_json(issue: Issue) -> dict[str, Any]:
+    told = {"field": issue.path, "value": issue.value, "message": issue.message}
+    return told if issue.line is None else {**told, "line": issue.line}
+
+
+def shape(data: Any) -> dict[str, Any]:
+    """DRF's own answers in this API's form."""
+    if isinstance(data, Mapping) and "detail" in data:
+        return {"detail": str(data["detail"]), "errors": []}
+    errors = [
+        {"field": field, "value": "", "message": str(message)}
+        for field, messages in (data.items() if isinstance(data, Mapping) else [("", data)])
+        for message in (messages if isinstance(messages, list) else [messages])
+    ]
+    return {"detail": "The input is wrong; nothing was changed.", "errors": errors}

@@ -1,0 +1,167 @@
+"""The policy's objects: one list and one item address for each kind, all alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, ClassVar, get_args, get_origin
+
+from django.urls import reverse
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from tenants import places, selectors, services
+from tenants.api.base import Api
+from tenants.core.diff import Kind, named
+from tenants.core.document import Part, plain_numbers
+from tenants.core.issue import Invalid, Issue, short
+from tenants.core.permissions import Action
+from tenants.errors import NotFound
+from tenants.services import Applied
+
+REVISION = "X-Fairlane-Revision"
+
+
+class ObjectApi(Api):
+    kind: ClassVar[Kind]
+    part: ClassVar[type[Part]]
+
+    def name_of(self, parts: Mapping[str, str]) -> str:
+        return "/".join(parts.values())
+
+    def answer(self, name: str, applied: Applied | None = None, status: int = 200) -> Response:
+        found = named(selectors.current_document(), self.kind).get(name)
+        if found is None:
+            raise NotFound(f"there is no {self.kind} {name!r}")
+        etag = services.object_etag(self.kind, name)
+        headers = {"ETag": f'"{etag}"'}
+        if applied is not None:
+            headers[REVISION] = str(applied.revision)
+        return Response(shown(self.kind, name, found), status, headers=headers)
+
+    def fields(self) -> dict[str, Any]:
+        data = self.request.data
+        if not isinstance(data, dict):
+            raise Invalid([Issue("", None, short(data), "the body must be a JSON object")])
+        fields = dict(data)
+        if self.kind == "application":  # its tenant is part of its name, not a field of its own
+            fields.pop("tenant", None)
+        return fields
+
+    def tenant_given(self) -> str:
+        data = self.request.data
+        return str(data.get("tenant", "")) if isinstance(data, dict) else ""
+
+    @contextmanager
+    def told_of(self, name: str) -> Iterator[None]:
+        """Issues of the whole document become issues of the object that was sent."""
+        try:
+            yield
+        except Invalid as invalid:
+            mine = [places.relative(issue, self.kind, name) for issue in invalid.issues]
+            raise Invalid(mine) from None
+
+
+class ObjectList(ObjectApi):
+    actions: ClassVar[Mapping[str, Action]] = {"GET": "policy.view", "POST": "policy.edit"}
+
+    def get(self, request: Request) -> Response:
+        wanted = request.query_params.get("q", "").lower()
+        found = named(selectors.current_document(), self.kind)
+        if tenant := request.query_params.get("tenant"):
+            found = {key: part for key, part in found.items() if key.startswith(f"{tenant}/")}
+        return Response(
+            [shown(self.kind, name, part) for name, part in found.items() if wanted in name.lower()]
+        )
+
+    def post(self, request: Request) -> Response:
+        fields = self.fields()
+        key = "model" if self.kind == "pool" else "name"
+        name = str(fields.get(key, ""))
+        if self.kind == "application":
+            fields["name"] = name = f"{self.tenant_given()}/{name}"
+        with self.told_of(name):
+            applied = services.create_object(
+                self.kind, fields, actor=self.actor(), reason=self.reason()
+            )
+        response = self.answer(name, applied, status=201)
+        response["Location"] = reverse(f"api-{self.kind}", args=self.arguments(name))
+        return response
+
+    def arguments(self, name: str) -> list[str]:
+        return name.split("/", 1) if self.kind == "application" else [name]
+
+
+class ObjectItem(ObjectApi):
+    actions: ClassVar[Mapping[str, Action]] = {
+        "GET": "policy.view",
+        "PUT": "policy.edit",
+        "PATCH": "policy.edit",
+        "DELETE": "policy.edit",
+    }
+
+    def get(self, request: Request, **parts: str) -> Response:
+        return self.answer(self.name_of(parts))
+
+    def put(self, request: Request, **parts: str) -> Response:
+        """Replaces the object: what the body leaves out has its default again."""
+        return self._change(parts, replacing(self.part, self.fields()))
+
+    def patch(self, request: Request, **parts: str) -> Response:
+        """A merge patch (RFC 7396): null takes a value away."""
+        return self._change(parts, self.fields())
+
+    def delete(self, request: Request, **parts: str) -> Response:
+        name, etag = self.name_of(parts), self.if_match()
+        with self.told_of(name):
+            applied = services.delete_object(
+                self.kind, name, actor=self.actor(), etag=etag, reason=self.reason()
+            )
+        return Response(status=204, headers={REVISION: str(applied.revision)})
+
+    def _change(self, parts: Mapping[str, str], fields: dict[str, Any]) -> Response:
+        name, etag = self.name_of(parts), self.if_match()
+        if "applications" in fields:
+            message = "applications have their own address: /api/v1/applications/"
+            raise Invalid([Issue("applications", None, "", message)])
+        key = "model" if self.kind == "pool" else "name"
+        if fields.get(key) is None:
+            fields.pop(key, None)
+        with self.told_of(name):
+            applied = services.edit_object(
+                self.kind, name, fields, actor=self.actor(), etag=etag, reason=self.reason()
+            )
+        return self.answer(name, applied)
+
+
+OWN_ADDRESS = ("name", "model", "applications")
+
+
+def replacing(part: type[Part], given: Mapping[str, Any]) -> dict[str, Any]:
+    """A merge patch that leaves nothing of what was there: what is not given is None, at each
+    depth."""
+    patch: dict[str, Any] = {**given}
+    for name, field in part.model_fields.items():
+        value, inner = given.get(name), part_in(field.annotation, *field.metadata)
+        if isinstance(value, Mapping) and inner is not None:
+            patch[name] = replacing(inner, value)
+        elif name not in OWN_ADDRESS:
+            patch.setdefault(name, None)
+    return patch
+
+
+def part_in(*kinds: Any) -> type[Part] | None:
+    """The document type within `Cost`, `Price | None` or a tagged union; not that of a list."""
+    for kind in kinds:
+        if isinstance(kind, type) and issubclass(kind, Part):
+            return kind
+        if get_origin(kind) is not list and (found := part_in(*get_args(kind))):
+            return found
+    return None
+
+
+def shown(kind: Kind, name: str, part: Part) -> dict[str, Any]:
+    full: dict[str, Any] = plain_numbers(part.model_dump(exclude={"applications"}))
+    if kind == "application":
+        full = {"tenant": name.partition("/")[0], **full}
+    return full

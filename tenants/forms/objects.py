@@ -1,0 +1,219 @@
+"""The forms of the policy's objects; each covers every field that the policy file has for it."""
+
+from __future__ import annotations
+
+from zoneinfo import available_timezones
+
+from django import forms
+
+from tenants.forms.parts import ListField, Number, Part, PartForm, Section, Whole, choices
+
+ENGINES = ("vllm", "vllm-body", "sglang", "llamacpp", "llm-d", "openai")
+LIMITS = (
+    "limits__requests_per_minute",
+    "limits__tokens_per_minute",
+    "limits__max_running",
+    "limits__max_queued",
+    "limits__max_input_tokens",
+    "limits__max_output_tokens",
+)
+
+
+class LaneForm(PartForm):
+    name = forms.CharField(label="Name")
+    rank = Whole(label="Rank", help_text="0 is served first.")
+    engine_priority = Whole(
+        label="Engine priority", required=False, help_text="Lower goes first; 10 × rank when empty."
+    )
+    reserved_share = Number(
+        label="Reserved share",
+        required=False,
+        help_text="0 to 1, of what a pool serves while this lane waits. All lanes: at most 1.",
+    )
+    ceiling = Number(
+        label="Ceiling",
+        required=False,
+        help_text="Part of a pool's capacity that this lane and those below it may fill.",
+    )
+    max_queue_seconds = Number(label="Longest wait, s", required=False)
+
+    sections: tuple[Section, ...] = (
+        ("", "", ("name", "rank", "engine_priority")),
+        ("Share and patience", "", ("reserved_share", "ceiling", "max_queue_seconds")),
+    )
+
+
+class LimitFields(PartForm):
+    limits__requests_per_minute = Whole(label="Requests a minute", required=False)
+    limits__tokens_per_minute = Whole(label="Tokens a minute", required=False)
+    limits__max_running = Whole(label="Running at once", required=False)
+    limits__max_queued = Whole(label="Queued at once", required=False)
+    limits__max_input_tokens = Whole(label="Input tokens", required=False)
+    limits__max_output_tokens = Whole(label="Output tokens", required=False)
+
+
+class TierForm(LimitFields):
+    name = forms.CharField(label="Name")
+    weight = Number(label="Weight", required=False, help_text="Fair share against other tenants.")
+    lane = forms.ChoiceField(label="Lane", help_text="Used when nothing else says a lane.")
+    allowed_lanes = forms.MultipleChoiceField(
+        label="Allowed lanes",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="None chosen: only the lane above.",
+    )
+    on_overload = forms.ChoiceField(
+        label="When overloaded", choices=choices("queue", "demote", "reject")
+    )
+    models = ListField(
+        label="Models",
+        required=False,
+        help_text="Pools this tier may use; * and ? stand for any text. Empty: all.",
+    )
+    sections: tuple[Section, ...] = (
+        ("", "", ("name", "weight", "on_overload", "models")),
+        ("Lanes", "", ("lane", "allowed_lanes")),
+        ("Limits", "Per tenant. Empty means unlimited.", LIMITS),
+    )
+
+    named_by = {"lane": "lanes", "allowed_lanes": "lanes"}
+
+
+class TenantForm(LimitFields):
+    name = forms.CharField(
+        label="Name", help_text="Lower-case letters, digits, dots, dashes; at most 63."
+    )
+    tier = forms.ChoiceField(label="Tier")
+    enabled = forms.BooleanField(
+        label="Enabled", required=False, help_text="Not enabled: suspended, every request refused."
+    )
+    timezone = forms.CharField(
+        label="Time zone",
+        required=False,
+        help_text="For calendar budgets; UTC when empty.",
+        widget=forms.TextInput(attrs={"list": "zones", "autocomplete": "off"}),
+    )
+    weight = Number(label="Weight", required=False)
+    lane = forms.ChoiceField(label="Lane", required=False, choices=choices(empty="as in the tier"))
+    allowed_lanes = forms.MultipleChoiceField(
+        label="Allowed lanes",
+        required=False,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="None chosen: as in the tier.",
+    )
+    on_overload = forms.ChoiceField(
+        label="When overloaded",
+        required=False,
+        choices=choices("queue", "demote", "reject", empty="as in the tier"),
+    )
+    models = ListField(label="Models", required=False, help_text="Empty: as in the tier.")
+
+    zones = sorted(zone for zone in available_timezones() if "/" in zone or zone == "UTC")
+    sections: tuple[Section, ...] = (
+        ("", "", ("name", "tier", "timezone", "enabled")),
+        ("Service", "Empty means: as in the tier.", ("weight", "on_overload", "models")),
+        ("Lanes", "", ("lane", "allowed_lanes")),
+        ("Limits", "Empty means: as in the tier.", LIMITS),
+    )
+
+    named_by = {"tier": "tiers", "lane": "lanes", "allowed_lanes": "lanes"}
+
+
+class ApplicationForm(PartForm):
+    name = forms.CharField(label="Name")
+    lane = forms.ChoiceField(
+        label="Lane", required=False, choices=choices(empty="as in the tenant")
+    )
+    weight = Number(
+        label="Weight", required=False, help_text="Divides the tenant's share among its own."
+    )
+    sections: tuple[Section, ...] = (("", "", ("name", "lane", "weight")),)
+
+    named_by = {"lane": "lanes"}
+
+
+class PoolForm(PartForm):
+    model = forms.CharField(label="Model", help_text="The name that requests ask for.")
+    aliases = ListField(label="Aliases", required=False, help_text="Other names for this pool.")
+    engine = forms.ChoiceField(
+        label="Engine", choices=choices(*ENGINES), help_text="How priority and usage are spoken."
+    )
+    api_key_env = forms.CharField(
+        label="Engine's key: variable",
+        required=False,
+        help_text="The name of an environment variable, never the key itself.",
+    )
+    isolate_prefix_cache = forms.BooleanField(
+        label="Isolate prefix caches by tenant", required=False
+    )
+    capacity_auto = forms.BooleanField(label="Learn capacity from the engine", required=False)
+    capacity__max_running = Whole(label="Running requests", required=False)
+    capacity__max_running_tokens = Whole(label="Running tokens", required=False)
+    locality_quantum = Number(
+        label="Locality quantum, units",
+        required=False,
+        help_text="How far fairness may bend for a cached prefix; 0: not at all.",
+    )
+    cost__input = Number(label="Input", required=False)
+    cost__cached_input = Number(label="Cached input", required=False)
+    cost__output = Number(label="Output", required=False)
+    price__currency = forms.CharField(label="Currency", required=False, help_text="Such as USD.")
+    price__input_per_million = forms.CharField(label="Input, per million", required=False)
+    price__output_per_million = forms.CharField(label="Output, per million", required=False)
+    tokenizer__kind = forms.ChoiceField(
+        label="Tokenizer", choices=choices("estimate", "engine", "file")
+    )
+    tokenizer__path = forms.CharField(
+        label="Path of tokenizer.json", required=False, help_text="For a tokenizer file only."
+    )
+    timeouts__connect = Number(label="Connect, s", required=False)
+    timeouts__first_token = Number(label="First token, s", required=False)
+    timeouts__idle = Number(label="Between tokens, s", required=False)
+    timeouts__total = Number(label="Whole request, s", required=False)
+
+    sections: tuple[Section, ...] = (
+        ("", "", ("model", "aliases", "engine", "api_key_env", "isolate_prefix_cache")),
+        (
+            "Capacity of each endpoint",
+            "What it may hold at once; the rest waits here, where policy rules the order.",
+            (
+                "capacity_auto",
+                "capacity__max_running",
+                "capacity__max_running_tokens",
+                "locality_quantum",
+            ),
+        ),
+        (
+            "Cost",
+            "Service units per token: what fairness shares. Not money.",
+            ("cost__input", "cost__cached_input", "cost__output"),
+        ),
+        (
+            "Price",
+            "Money for showback; it never touches scheduling.",
+            ("price__currency", "price__input_per_million", "price__output_per_million"),
+        ),
+        ("Tokenizer", "", ("tokenizer__kind", "tokenizer__path")),
+        (
+            "Time limits",
+            "",
+            ("timeouts__connect", "timeouts__first_token", "timeouts__idle", "timeouts__total"),
+        ),
+    )
+
+    def part(self) -> Part:
+        part = super().part()
+        if part.pop("capacity_auto"):
+            part["capacity"] = "auto"
+        return part
+
+
+class KeyForm(PartForm):
+    tenant = forms.ChoiceField(label="Tenant")
+    application = forms.ChoiceField(
+        label="Application", required=False, choices=choices(empty="none")
+    )
+    name = forms.CharField(label="Name", required=False, help_text="What or who uses this key.")
+    expires_days = Whole(
+        label="Expires after, days", required=False, min_value=1, help_text="Empty: never."
+    )

@@ -1,0 +1,160 @@
+"""One object of the policy on one page: its form, its lists, and what became of saving it.
+
+1. What was typed stays in the form whatever the answer is.
+2. A fault that the policy's checks find is shown at the field that it is about; one that is about
+   another object is shown above the form, with its path.
+3. An object that somebody else changed meanwhile is never overwritten unseen: the page shows what
+   is in force now beside what was typed, and takes over the new etag.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from django import forms
+
+from tenants import places
+from tenants.core.diff import Kind, named
+from tenants.core.document import Document, Part
+from tenants.core.issue import Issue
+from tenants.forms import objects, rows
+from tenants.forms.parts import PartForm, flatten
+
+BUDGET_NOTE = "In service units. Burst refills all the time; sustained starts anew each period."
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    form: type[PartForm]
+    lists: tuple[tuple[str, str, str, Any], ...] = ()  # field, title, note, formset
+
+
+BUDGETS = ("budgets", "Budgets", BUDGET_NOTE, rows.Budgets)
+SPECS: Mapping[Kind, Spec] = {
+    "lane": Spec(objects.LaneForm),
+    "tier": Spec(objects.TierForm, (BUDGETS,)),
+    "tenant": Spec(objects.TenantForm, (BUDGETS,)),
+    "application": Spec(objects.ApplicationForm, (BUDGETS,)),
+    "pool": Spec(
+        objects.PoolForm,
+        (("endpoints", "Endpoints", "A draining one finishes what runs.", rows.Endpoints),),
+    ),
+}
+
+
+@dataclass(slots=True)
+class Difference:
+    field: str
+    present: Any
+    yours: Any
+
+
+@dataclass
+class Sheet:
+    """`name` is empty for a new object; an application's is `tenant/name` or `tenant/`."""
+
+    kind: Kind
+    name: str
+    document: Document
+    data: Any = None
+    inherited: Mapping[str, str] = field(default_factory=dict)
+    etag: str = ""
+    general: list[str] = field(default_factory=list)
+    conflict: list[Difference] | None = None
+
+    def __post_init__(self) -> None:
+        spec = SPECS[self.kind]
+        self.present = self._present()
+        self.form = spec.form(self.data, initial=self._initial())
+        for field_name, names in self.form.named_by.items():
+            self.form.fill(field_name, [part.name for part in getattr(self.document, names)])
+        if not self.is_new:
+            self.form.fields[self.key].disabled = True
+            self.form.fields[self.key].help_text = "A name stays; keys and records refer to it."
+        self.lists = [
+            (title, note, formset(self.data, prefix=name, initial=self.present.get(name, [])))
+            for name, title, note, formset in spec.lists
+        ]
+
+    @property
+    def key(self) -> str:
+        return "model" if self.kind == "pool" else "name"
+
+    @property
+    def is_new(self) -> bool:
+        return not self.name or self.name.endswith("/")
+
+    @property
+    def own_name(self) -> str:
+        return self.name.rpartition("/")[2] if self.kind == "application" else self.name
+
+    @property
+    def reason(self) -> str:
+        return str(self.data.get("reason", "")).strip() if self.data else ""
+
+    @property
+    def faults(self) -> bool:
+        return bool(self.general or self.form.errors or self.row_errors)
+
+    @property
+    def row_errors(self) -> bool:
+        return any(not rows.is_valid() for _, _, rows in self.lists if rows.is_bound)
+
+    @property
+    def sections(self) -> Iterator[tuple[str, str, list[tuple[forms.BoundField, str]]]]:
+        for title, note, names in self.form.sections:
+            yield title, note, [(self.form[name], self.inherited.get(name, "")) for name in names]
+
+    def is_valid(self) -> bool:
+        return all([self.form.is_valid(), *(rows.is_valid() for _, _, rows in self.lists)])
+
+    def fields(self) -> dict[str, Any]:
+        """A merge patch of the whole object: what is empty is None, so that it is taken away."""
+        fields = self.form.part()
+        for name, rows_ in zip(SPECS[self.kind].lists, self.lists, strict=True):
+            fields[name[0]] = rows_[2].parts() or None
+        if self.kind == "application" and self.is_new:
+            fields["name"] = self.name + str(fields.get("name", ""))
+        return fields
+
+    def refuse(self, issues: list[Issue]) -> None:
+        for issue in issues:
+            path = places.inside(issue, self.kind, self._full_name())
+            if path is None or not self._accept(path, issue.message):
+                self.general.append(str(issue))
+
+    def show_conflict(self, present: Document, etag: str) -> None:
+        """Compare what was typed with what is in force now."""
+        self.document, self.etag = present, etag
+        there, typed = flatten(self._present()), flatten(self.fields())
+        self.conflict = [
+            Difference(name.replace("__", "."), there.get(name), value)
+            for name, value in typed.items()
+            if (value or None) != (there.get(name) or None) and name != self.key
+        ]
+
+    def _accept(self, path: tuple[str | int, ...], message: str) -> bool:
+        for name, (_, _, rows_) in zip(SPECS[self.kind].lists, self.lists, strict=True):
+            if path and path[0] == name[0] and rows_.accept(path[1:], message):
+                return True
+        return self.form.accept(path, message)
+
+    def _full_name(self) -> str:
+        return self.name + str(self.form[self.key].value() or "") if self.is_new else self.name
+
+    def _present(self) -> dict[str, Any]:
+        found = named(self.document, self.kind).get(self.name)
+        return as_fields(found) if found is not None else {}
+
+    def _initial(self) -> dict[str, Any]:
+        initial = flatten(self.present)
+        if initial.pop("capacity", None) == "auto":
+            initial["capacity_auto"] = True
+        return initial or {"enabled": True, "isolate_prefix_cache": True}
+
+
+def as_fields(part: Part) -> dict[str, Any]:
+    fields: dict[str, Any] = part.model_dump(exclude={"applications"}, exclude_none=True)
+    return fields

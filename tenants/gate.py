@@ -1,0 +1,90 @@
+"""The one gate in front of pages: every page names the action that it needs, in the URL conf.
+
+1. `page` is how a page gets an address; it cannot be left without an action.
+2. A person without a membership may nothing; a superuser counts as admin.
+3. The gate answers "may this role do that"; whose objects it may do it to, views ask `Viewer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any
+
+from django.core.exceptions import PermissionDenied
+from django.http import Http404, HttpRequest, HttpResponseBase
+from django.shortcuts import redirect
+from django.urls import URLPattern, path
+
+from tenants.core import permissions
+from tenants.core.permissions import Action
+
+View = Callable[..., HttpResponseBase]
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """Who looks: the role, and for tenant roles the one tenant that is theirs."""
+
+    name: str
+    role: str
+    tenant: str | None = None
+
+    def can(self, action: Action) -> bool:
+        return permissions.can(self.role, action)
+
+    def can_for(self, action: Action, tenant: str | None) -> bool:
+        return permissions.can_for(self.role, self.tenant, action, tenant)
+
+    @property
+    def confined(self) -> bool:
+        return self.role in permissions.TENANT_ROLES
+
+    def require(self, action: Action, tenant: str | None) -> None:
+        """Another tenant's objects are as if they were not there."""
+        if not self.can_for(action, tenant):
+            raise Http404
+
+
+def viewer_of(user: Any) -> Viewer | None:
+    if not user.is_authenticated or not user.is_active:
+        return None
+    if user.is_superuser:
+        return Viewer(user.get_username(), "admin")
+    membership = getattr(user, "membership", None)
+    if membership is None:
+        return None
+    tenant = membership.tenant.name if membership.tenant else None
+    return Viewer(user.get_username(), membership.role, tenant)
+
+
+def viewer(request: HttpRequest) -> Viewer:
+    """Of a request that has passed the gate."""
+    found: Viewer = request.viewer  # type: ignore[attr-defined]
+    return found
+
+
+def gated(action: Action, view: View, home: str | None = None) -> View:
+    """`home` is where a tenant's people are sent instead of a refusal."""
+
+    @wraps(view)
+    def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        found = viewer_of(request.user)
+        if found is None:
+            raise PermissionDenied("This account has no role yet.")
+        request.viewer = found  # type: ignore[attr-defined]
+        if found.can(action):
+            return view(request, *args, **kwargs)
+        if home and found.confined:
+            return redirect(home)
+        raise PermissionDenied(f"This needs a role that may {action.replace('.', ': ')}.")
+
+    guarded.action = action  # type: ignore[attr-defined]
+    return guarded
+
+
+def page(
+    route: str, view: View, action: Action, *, name: str, home: str | None = None
+) -> URLPattern:
+    return path(route, gated(action, view, home), name=name)

@@ -1,0 +1,203 @@
+"""What the console's templates need beside Django's own tags."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django import template
+from django.urls import reverse
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+
+from tenants.core.permissions import Action
+from tenants.gate import Viewer, viewer_of
+
+register = template.Library()
+
+THEMES = ("auto", "light", "dark")
+THEME_LABELS = {"auto": "the system's colours", "light": "light", "dark": "dark"}
+
+
+def theme_of(context: template.Context) -> str:
+    request = context.get("request")
+    chosen = request.COOKIES.get("theme", "auto") if request is not None else "auto"
+    return chosen if chosen in THEMES else "auto"
+
+
+@register.simple_tag(takes_context=True)
+def theme_attribute(context: template.Context) -> SafeString:
+    theme = theme_of(context)
+    return SafeString("") if theme == "auto" else format_html(' data-theme="{}"', theme)
+
+
+@register.simple_tag(takes_context=True)
+def next_theme(context: template.Context) -> dict[str, str]:
+    theme = theme_of(context)
+    following = THEMES[(THEMES.index(theme) + 1) % len(THEMES)]
+    return {
+        "current": THEME_LABELS[theme],
+        "value": following,
+        "label": THEME_LABELS[following],
+    }
+
+
+# What is missing comes as None from Python and as "" from the template engine.
+@register.filter
+def amount(value: Any, digits: int = 0) -> str:
+    """12 345.6 as "12,346"; a dash where there is nothing to tell."""
+    if value is None or value == "":
+        return "–"
+    if isinstance(value, str):
+        return value
+    return f"{value:,.{digits}f}"
+
+
+@register.filter
+def short(value: float | str | None) -> str:
+    """1 234 567 as "1.23 M": for headline figures."""
+    if value is None or isinstance(value, str):
+        return "–"
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.4g}"
+
+
+@register.filter
+def percent(value: float | str | None, digits: int = 1) -> str:
+    """0.123 as "12.3%"."""
+    return "–" if value is None or isinstance(value, str) else f"{value * 100:.{digits}f}%"
+
+
+@register.filter
+def milliseconds(value: float | str | None) -> str:
+    if value is None or isinstance(value, str):
+        return "–"
+    if value >= 60_000:
+        return f"{value / 60_000:.1f} min"
+    if value >= 1000:
+        return f"{value / 1000:.2f} s"
+    return f"{value:.0f} ms"
+
+
+@register.filter
+def item(mapping: Any, key: Any) -> Any:
+    return mapping.get(key) if hasattr(mapping, "get") else None
+
+
+ROLE_NAMES = {
+    "admin": "admin",
+    "operator": "operator",
+    "tenant-admin": "tenant admin",
+    "tenant-viewer": "tenant viewer",
+}
+
+# heading, then (label, URL name, action that the page needs, names of pages under it)
+NAVIGATION: tuple[tuple[str, tuple[tuple[str, str, Action, tuple[str, ...]], ...]], ...] = (
+    (
+        "Watch",
+        (
+            ("Overview", "overview", "live.view", ()),
+            ("Usage", "usage", "usage.view", ()),
+        ),
+    ),
+    (
+        "Policy",
+        (
+            ("Tenants", "tenants", "policy.view", ("tenant", "application")),
+            ("Tiers", "tiers", "policy.view", ("tier",)),
+            ("Lanes", "lanes", "policy.view", ("lane",)),
+            ("Pools", "pools", "policy.view", ("pool",)),
+            ("Budgets", "budgets", "policy.view", ()),
+            ("Document", "policy", "policy.view", ()),
+            ("Revisions", "revisions", "policy.view", ("revision",)),
+        ),
+    ),
+    (
+        "Access",
+        (
+            ("Keys", "keys", "keys.view", ("key",)),
+            ("Users", "users", "users.view", ()),
+            ("Audit", "audit", "audit.view", ()),
+        ),
+    ),
+    (
+        "More",
+        (
+            ("API", "api-docs", "usage.view", ()),
+            ("Django admin", "admin:index", "users.edit", ()),
+        ),
+    ),
+)
+
+
+@register.simple_tag(takes_context=True)
+def role_name(context: template.Context) -> str:
+    viewer = viewer_in(context)
+    if viewer is None:
+        return "no role"
+    name = ROLE_NAMES[viewer.role]
+    return f"{name} of {viewer.tenant}" if viewer.tenant else name
+
+
+@register.simple_tag(takes_context=True)
+def navigation(context: template.Context) -> list[tuple[str, list[dict[str, Any]]]]:
+    """What this person may open, with the page they are on marked."""
+    viewer, here = viewer_in(context), name_of_page(context)
+    if viewer is None:
+        return []
+    groups = []
+    for heading, entries in NAVIGATION:
+        shown = [
+            {"label": label, "url": reverse(name), "here": is_under(here, name, below)}
+            for label, name, action, below in entries
+            if viewer.can(action)
+        ]
+        if shown:
+            groups.append((heading, shown))
+    return groups
+
+
+def is_under(here: str, name: str, below: tuple[str, ...]) -> bool:
+    """`tenant-edit` and `application-new` are under Tenants."""
+    return here == name or any(here == each or here.startswith(f"{each}-") for each in below)
+
+
+def name_of_page(context: template.Context) -> str:
+    match = getattr(context.get("request"), "resolver_match", None)
+    return (match.view_name or "") if match else ""
+
+
+def viewer_in(context: template.Context) -> Viewer | None:
+    request = context.get("request")
+    found: Viewer | None = getattr(request, "viewer", None)
+    if found is None and request is not None and hasattr(request, "user"):
+        found = viewer_of(request.user)
+    return found
+
+
+@register.simple_tag(takes_context=True)
+def may(context: template.Context, action: Action) -> bool:
+    viewer = viewer_in(context)
+    return viewer is not None and viewer.can(action)
+
+
+@register.simple_tag
+def object_url(entry: Any) -> str:
+    """Where an audit entry's object is shown; nothing for what has no page of its own."""
+    anchor = {"lane": "lanes", "tier": "tiers", "pool": "pools"}.get(entry.kind)
+    if anchor:
+        return f"{reverse(anchor)}#{entry.kind}-{entry.name}"
+    if entry.kind in ("tenant", "application"):
+        return reverse("tenant", args=[entry.name.partition("/")[0]])
+    if entry.kind == "key":
+        return f"{reverse('keys')}?q={entry.name}"
+    return reverse("users") if entry.kind == "user" else ""
+
+
+@register.filter
+def brief(value: Any) -> str:
+    """A value of an audit entry, not longer than a table bears."""
+    text = "unset" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return text if len(text) <= 160 else f"{text[:157]}…"
