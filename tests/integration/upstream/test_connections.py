@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from pathlib import Path
 
@@ -13,6 +14,14 @@ from gateway.upstream.transport import EngineTransport
 from tests.integration.upstream.ask import PATIENCE_S, fetch, pieces, send
 from tests.integration.upstream.conftest import Build, Start
 from tests.integration.upstream.server import CHUNKED, OK, Wire, answering, chunk, closing
+
+
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
 
 
 async def test_requests_one_after_another_share_a_connection(
@@ -261,6 +270,7 @@ async def test_a_scheme_that_is_not_http_is_refused(transport: httpx.AsyncBaseTr
         await fetch(transport, "ftp://127.0.0.1/v1")
 
 
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no ::1")
 async def test_ipv6(transport: httpx.AsyncBaseTransport, engine: Start) -> None:
     served = await engine(answering(OK), host="::1")
     assert await fetch(transport, served.url) == (200, b"ok")
