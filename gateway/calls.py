@@ -16,7 +16,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import httpx
 import structlog
 
 from gateway import admission, errors, metrics
@@ -27,7 +26,7 @@ from gateway.governor import AdmissionRefused, Governor, Overloaded
 from gateway.identity import Identity, identify
 from gateway.relay import Relay, own_headers
 from gateway.run import Run
-from gateway.upstream.engines import EngineFailed, Engines
+from gateway.upstream.engines import EngineFailed, Engines, Response
 from gateway.wire import headers as wire_headers
 from gateway.wire.headers import Asked
 from gateway.wire.request import Kind, ParsedCall, parse
@@ -152,9 +151,7 @@ class Calls:
         run.rates, run.lane = run.place.rates, run.place.lane.name
         run.endpoint = run.place.grant.endpoint
 
-    async def _ask(
-        self, run: Run, call: ParsedCall, asked: Asked, bound: int | None
-    ) -> httpx.Response:
+    async def _ask(self, run: Run, call: ParsedCall, asked: Asked, bound: int | None) -> Response:
         run.asked = True
         self._journal.opened(open_entry(run))
         try:

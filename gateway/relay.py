@@ -11,14 +11,12 @@ import asyncio
 import time
 from collections.abc import Callable
 
-import httpx
-
 from gateway.dialects import DIALECTS
 from gateway.errors import ApiError, Outcome, sse_error_event
 from gateway.exchange import Exchange, Headers
 from gateway.run import Run
 from gateway.upstream.client import EngineClient
-from gateway.upstream.engines import TransportError, failure
+from gateway.upstream.engines import Response, TransportError, failure
 from gateway.wire.headers import ratelimit_headers, to_caller
 from gateway.wire.request import ParsedCall
 from gateway.wire.stream import StreamMeter
@@ -46,7 +44,7 @@ class Relay:
         self._charge = charge
         self._close = close
 
-    async def relay(self, response: httpx.Response) -> None:
+    async def relay(self, response: Response) -> None:
         self._run.answering = True
         kind = response.headers.get("content-type", "")
         if self._call.stream and kind.startswith("text/event-stream"):
@@ -54,7 +52,7 @@ class Relay:
         else:
             await self._whole(response)
 
-    async def _whole(self, response: httpx.Response) -> None:
+    async def _whole(self, response: Response) -> None:
         parts: list[bytes] = []
         try:
             async for part in self._pieces(response, first_s=None):
@@ -70,7 +68,7 @@ class Relay:
         self._close(run)
         await self._exchange.respond(200, self._headers(response), body)
 
-    async def _stream(self, response: httpx.Response) -> None:
+    async def _stream(self, response: Response) -> None:
         run, call = self._run, self._call
         assert run.plan is not None
         meter = StreamMeter(
@@ -97,7 +95,7 @@ class Relay:
         else:
             raise broke
 
-    async def _pass_on(self, response: httpx.Response, meter: StreamMeter) -> ApiError | None:
+    async def _pass_on(self, response: Response, meter: StreamMeter) -> ApiError | None:
         """Until the engine's stream ends; returns what broke it, if anything did."""
         run, exchange = self._run, self._exchange
         assert run.plan is not None
@@ -124,18 +122,18 @@ class Relay:
             return error
         return None
 
-    async def _finish(self, response: httpx.Response, rest: bytes) -> None:
+    async def _finish(self, response: Response, rest: bytes) -> None:
         if not self._exchange.started:
             await self._exchange.start(200, self._headers(response))
         await self._exchange.finish(rest)
 
-    def _pieces(self, response: httpx.Response, first_s: float | None):  # type: ignore[no-untyped-def]
+    def _pieces(self, response: Response, first_s: float | None):  # type: ignore[no-untyped-def]
         assert self._run.plan is not None
         limits = self._run.plan.pool.timeouts
         deadline = asyncio.get_running_loop().time() + limits.total
         return self._client.iterate(response, limits.idle, deadline, first_s)
 
-    def _headers(self, response: httpx.Response) -> Headers:
+    def _headers(self, response: Response) -> Headers:
         return [*to_caller(response.headers.raw), *own_headers(self._run)]
 
 

@@ -26,6 +26,7 @@ from gateway.wire.request import Kind, ParsedCall, rewrite
 from gateway.wire.usage import EngineError, decode, read_body
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
+Response = httpx.Response
 TransportError = httpx.TransportError
 PATHS: Final[dict[Kind, str]] = {"chat": "/chat/completions", "completions": "/completions"}
 MAX_ERROR_BYTES = 64 * 1024
