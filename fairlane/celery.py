@@ -4,7 +4,7 @@ import os
 import warnings
 
 from celery import Celery
-from celery.platforms import SecurityWarning
+from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # not in its stubs
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 

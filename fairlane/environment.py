@@ -48,7 +48,7 @@ def number(name: str, default: int, least: int, most: int) -> int:
 
 
 def url(name: str, default: str, schemes: tuple[str, ...]) -> str:
-    value = str(env.str(name, default=default))
+    value = str(env.str(name, default="")) or default
     if value and urlsplit(value).scheme not in schemes:
         takes = ", ".join(f"{scheme}://…" for scheme in schemes)
         raise ImproperlyConfigured(
@@ -88,6 +88,8 @@ def database(name: str, default: Path) -> dict[str, object]:
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,
         }
+        # A file in tests too: in memory, connections share one cache and do not wait for locks.
+        config["TEST"] = {"NAME": str(default.with_name("test.sqlite3"))}
     return config
 
 
@@ -108,9 +110,11 @@ def logging(style: str) -> dict[str, object]:
     renderer = (
         structlog.processors.JSONRenderer()
         if style == "json"
-        else structlog.dev.ConsoleRenderer(colors=False)
+        else structlog.dev.ConsoleRenderer(
+            colors=False, exception_formatter=structlog.dev.plain_traceback
+        )
     )
-    shared = [
+    shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,

@@ -1,7 +1,8 @@
 """`make run`: everything on one machine, nothing to install or to answer.
 
-The first start makes a secret, the database, the demo policy, a login and one key per tenant, and
-keeps what it printed in `<data dir>/quickstart.json`, so that the second start shows the same.
+The first start makes a secret (in `.env`), the database, the demo policy, a login and one key per
+tenant, and keeps what it printed in `<data dir>/quickstart.json`, so that the second start shows
+the same.
 """
 
 from __future__ import annotations
@@ -9,15 +10,24 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
+import time
+import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import yaml
+
+from fairlane.children import Children
 
 ROOT = Path(__file__).resolve().parent.parent
 DATA_DIR = Path(os.environ.get("FAIRLANE_DATA_DIR") or ROOT / "var").resolve()
 ENGINE_PORTS = (9101, 9102)
+ENV_FILE = ROOT / ".env"
 POLICY = ROOT / "fairlane" / "demo" / "policy.yaml"
 
 
@@ -28,8 +38,7 @@ def main() -> None:
     engines = engine_ports()
     notes = load_notes() or first_start()
     point_pool_at(engines)
-    announce(port, notes, engines)
-    serve(port, engines)
+    serve(port, engines, lambda: announce(port, notes, engines))
 
 
 def given_port() -> int:
@@ -54,12 +63,11 @@ def is_free(port: int) -> bool:
 def prepare_environment() -> None:
     DATA_DIR.mkdir(parents=True, exist_ok=True)
     os.environ["FAIRLANE_DATA_DIR"] = str(DATA_DIR)
-    key_file = DATA_DIR / "secret_key"
-    if "SECRET_KEY" not in os.environ:
-        if not key_file.exists():
-            key_file.touch(mode=0o600)
-            key_file.write_text(secrets.token_urlsafe(50))
-        os.environ["SECRET_KEY"] = key_file.read_text().strip()
+    known = ENV_FILE.read_text() if ENV_FILE.exists() else ""
+    if "SECRET_KEY" not in os.environ and "SECRET_KEY=" not in known:
+        # In `.env`, so that `manage.py` in another terminal works on the same data.
+        ENV_FILE.touch(mode=0o600)
+        ENV_FILE.write_text(f"{known}SECRET_KEY={secrets.token_urlsafe(50)}\n")
 
 
 def manage(*arguments: str, give: str | None = None) -> str:
@@ -91,7 +99,12 @@ def first_start() -> dict[str, Any]:
     for tenant in ("acme", "globex", "initech"):
         made = manage("keys", "create", "--tenant", tenant, "--name", "demo", "--json")
         keys[tenant] = json.loads(made)["key"]
-    notes = {"username": "admin", "password": user["password"], "token": user["token"], "keys": keys}
+    notes = {
+        "username": "admin",
+        "password": user["password"],
+        "token": user["token"],
+        "keys": keys,
+    }
     file = DATA_DIR / "quickstart.json"
     file.touch(mode=0o600)
     file.write_text(json.dumps(notes, indent=1))
@@ -111,8 +124,6 @@ def engine_ports() -> list[int]:
 
 def point_pool_at(ports: list[int]) -> None:
     """Engines that had to move take the demo pool with them; an admin's own edits stay."""
-    import yaml
-
     document = yaml.safe_load(manage("policy", "export"))
     pool = next((p for p in document["pools"] if p["model"] == "demo-chat"), None)
     if pool is None or not all("127.0.0.1:91" in e["url"] for e in pool["endpoints"]):
@@ -128,7 +139,7 @@ def announce(port: int, notes: dict[str, Any], engines: list[int]) -> None:
     base = f"http://127.0.0.1:{port}"
     key = notes["keys"]["acme"]
     keys = "\n".join(f"    {tenant:<10}{secret}" for tenant, secret in notes["keys"].items())
-    print(
+    sys.stdout.write(
         f"""
   Fairlane
 
@@ -146,17 +157,16 @@ def announce(port: int, notes: dict[str, Any], engines: list[int]) -> None:
     -H "Content-Type: application/json" \\
     -d '{{"model": "demo-chat", "messages": [{{"role": "user", "content": "Hello"}}]}}'
 
-  Traffic for the dashboards:  .venv/bin/python manage.py demo --seconds 120
+  Traffic for the dashboards:  .venv/bin/python manage.py demo --url {base}
   Ctrl-C stops all of it.
-""",
-        flush=True,
+
+"""
     )
+    sys.stdout.flush()
 
 
-def serve(port: int, engines: list[int]) -> None:
+def serve(port: int, engines: list[int], ready: Callable[[], None]) -> None:
     """Engines beside `serve`; whichever way this ends, they end too."""
-    from fairlane.children import Children
-
     children = Children()
     for engine in engines:
         command = [sys.executable, str(ROOT / "manage.py"), "engine", "--port", str(engine)]
@@ -164,20 +174,26 @@ def serve(port: int, engines: list[int]) -> None:
     serving = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "serve", "--port", str(port)]
     )
+    signal.signal(signal.SIGTERM, lambda *_: serving.terminate())
+    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches `serve` too, which drains
     try:
-        status = wait(serving)
+        if wait_until_ready(port, serving):
+            ready()
+        status = serving.wait()
     finally:
         children.stop()
     sys.exit(status)
 
 
-def wait(serving: subprocess.Popen[bytes]) -> int:
-    """Ctrl-C reaches `serve` too, which drains; a SIGTERM is handed on."""
-    import signal
-
-    signal.signal(signal.SIGTERM, lambda *_: serving.terminate())
-    signal.signal(signal.SIGINT, lambda *_: None)
-    return serving.wait()
+def wait_until_ready(port: int, serving: subprocess.Popen[bytes]) -> bool:
+    while serving.poll() is None:
+        try:
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=1).close()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return True
+    return False
 
 
 if __name__ == "__main__":

@@ -34,11 +34,11 @@ def prepare() -> None:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["FAIRLANE_DATA_DIR"] = str(folder)
     os.environ.setdefault("SECRET_KEY", "only-for-tests")
-    os.environ.pop("REDIS_URL", None)
+    os.environ["REDIS_URL"] = ""  # set, but to nothing: a `.env` of the checkout does not count
     if os.environ.get("FAIRLANE_TEST_STORE") == "postgres":
         os.environ["DATABASE_URL"] = start_postgres(folder / "postgres")
     else:
-        os.environ.pop("DATABASE_URL", None)
+        os.environ["DATABASE_URL"] = ""
 
 
 prepare()

@@ -1,0 +1,92 @@
+"""`demo`: mixed tenants' traffic against the running gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from argparse import ArgumentParser
+from itertools import cycle
+from typing import Any
+
+import httpx
+from asgiref.sync import sync_to_async
+from django.core.management.base import BaseCommand, CommandError
+
+from fairlane.demo.traffic import AGENT, CHAT, CONTEXT, NOISY, WRITING, Shape, Traffic, User
+from tenants.core.snapshot import PolicySnapshot, TenantPolicy
+from tenants.selectors import load_snapshot
+from tenants.services import Actor, create_key, revoke_key
+
+# How many users of which shape each tenant has, in turn; the last tenant has the noisy ones.
+MIXES: tuple[tuple[tuple[Shape, int], ...], ...] = (
+    ((CHAT, 6), (AGENT, 2)),
+    ((CONTEXT, 4), (CHAT, 2)),
+    ((WRITING, 4),),
+)
+NOISY_USERS = 24
+NOISY_BEGINS_AT = 1 / 3
+KEY_IN_FORCE_S = 1.5  # the gateway promises one second
+
+
+class Command(BaseCommand):
+    help = "Send mixed tenants' traffic to the running gateway, for the dashboards to show."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("--seconds", type=float, default=120)
+        port = os.environ.get("PORT", "8000")
+        parser.add_argument("--url", default=f"http://127.0.0.1:{port}")
+        parser.add_argument("--model", help="default: the first pool of the policy")
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if options["seconds"] <= 0:
+            raise CommandError(f"--seconds is {options['seconds']}; it takes more than 0")
+        check_gateway(options["url"])
+        snapshot = load_snapshot()
+        model = options["model"] or next(iter(snapshot.pools), None)
+        tenants = usable(snapshot, model)
+        if model is None or not tenants:
+            raise CommandError("the policy has no enabled tenant that may use a pool")
+        actor = Actor(name="demo", source="command")
+        keys = {t.name: create_key(t.name, name="demo traffic", actor=actor) for t in tenants}
+        try:
+            time.sleep(KEY_IN_FORCE_S)
+            users = users_of(tenants, {name: secret for name, (_, secret) in keys.items()})
+            traffic = Traffic(options["url"], model, options["seconds"])
+            asyncio.run(traffic.run(users, sync_to_async(lambda: self.progress(traffic))))
+            self.stdout.write("")
+        finally:
+            for key, _ in keys.values():
+                revoke_key(key.public_id, actor=actor)
+
+    def progress(self, traffic: Traffic) -> None:
+        per_tenant: dict[str, list[int]] = {}
+        for (tenant, status), count in traffic.ended.items():
+            per_tenant.setdefault(tenant, [0, 0])[status != 200] += count
+        parts = [f"{t}: {ok} answered, {no} refused" for t, (ok, no) in sorted(per_tenant.items())]
+        self.stdout.write("\r  " + " · ".join(parts), ending="")
+        self.stdout.flush()
+
+
+def check_gateway(url: str) -> None:
+    try:
+        httpx.get(f"{url}/readyz", timeout=5).raise_for_status()
+    except httpx.HTTPError as error:
+        raise CommandError(
+            f"no gateway is ready at {url} ({error}). Start one with `make run`, "
+            "or name another with --url."
+        ) from error
+
+
+def usable(snapshot: PolicySnapshot, model: str | None) -> list[TenantPolicy]:
+    return [t for t in snapshot.tenants.values() if t.enabled and model in t.models]
+
+
+def users_of(tenants: list[TenantPolicy], keys: dict[str, str]) -> list[User]:
+    users = []
+    for tenant, mix in zip(tenants, cycle(MIXES), strict=False):
+        for shape, count in mix:
+            users += [User(tenant.name, keys[tenant.name], shape)] * count
+    noisy = tenants[-1].name
+    users += [User(noisy, keys[noisy], NOISY, NOISY_BEGINS_AT)] * NOISY_USERS
+    return users
