@@ -1,0 +1,56 @@
+"""Frames as engines send them, for the stream tests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from gateway.dialects import DIALECTS
+from gateway.wire.stream import StreamMeter
+from tenants.core.snapshot import EngineKind
+
+DONE = b"data: [DONE]\n\n"
+
+
+def event(frame: dict[str, Any], end: bytes = b"\n") -> bytes:
+    data = json.dumps(frame, separators=(",", ":"), ensure_ascii=False).encode()
+    return b"data: " + data + end + end
+
+
+def frame(
+    delta: dict[str, Any] | None, finish: str | None = None, index: int = 0, **more: Any
+) -> dict[str, Any]:
+    choice = {"index": index, "delta": delta, "logprobs": None, "finish_reason": finish}
+    return {"id": "chatcmpl-1", "created": 1, "model": "m", "choices": [choice], **more}
+
+
+def role(index: int = 0, **more: Any) -> bytes:
+    return event(frame({"role": "assistant", "content": ""}, index=index, **more))
+
+
+def token(text: str = " x", index: int = 0, **more: Any) -> bytes:
+    return event(frame({"content": text}, index=index, **more))
+
+
+def finish(reason: str = "stop", index: int = 0, **more: Any) -> bytes:
+    return event(frame({}, reason, index, **more))
+
+
+def counts(prompt: int, completion: int) -> dict[str, Any]:
+    total = prompt + completion
+    return {"prompt_tokens": prompt, "total_tokens": total, "completion_tokens": completion}
+
+
+def usage(prompt: int, completion: int) -> bytes:
+    return event({"id": "chatcmpl-1", "choices": [], "usage": counts(prompt, completion)})
+
+
+def meter(kind: EngineKind = "vllm", *, asked: bool = False, **options: Any) -> StreamMeter:
+    return StreamMeter(DIALECTS[kind], asked_usage=asked, **options)
+
+
+def run(meter: StreamMeter, chunks: Iterable[bytes]) -> bytes:
+    shown = b"".join(map(meter.feed, chunks))
+    ending = meter.finish()
+    return shown + ending.rest
