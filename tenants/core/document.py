@@ -123,7 +123,7 @@ class Price(Part):
 
 class Tokenizer(Part):
     kind: Literal["estimate", "engine", "file"] = "estimate"
-    path: Annotated[str, Field(min_length=1, max_length=1024)] | None = None
+    path: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,1024}$")] | None = None
 
     @check(mode="after")
     def _a_file_has_a_path(self) -> Self:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, NoReturn
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import DatabaseError
 
+from tenants.core.issue import Issue, short
 from tenants.errors import Conflict, NotAllowed, NotFound, PolicyRefused
 from tenants.services import Actor
 
@@ -78,7 +79,11 @@ def change_arguments(parser: CommandParser) -> None:
 
 def actor(options: dict[str, Any]) -> Actor:
     """Whoever can run a command on the server has the database anyway: role admin."""
-    return Actor(options.get("author") or login_name(), "command")
+    name = options.get("author") or login_name()
+    if len(name) > 150 or not name.isprintable():
+        message = f"author is {short(name)}; it takes up to 150 plain characters"
+        raise PolicyRefused([Issue("author", None, short(name), message)])
+    return Actor(name, "command")
 
 
 def login_name() -> str:

@@ -46,7 +46,13 @@ class Budget(models.Model):
         constraints = [
             models.CheckConstraint(condition=exactly_one_owner(), name="budget_one_owner"),
             models.CheckConstraint(
-                condition=Q(kind="burst", refill_per_second__gte=0, period="")
+                # A comparison with null passes a check, so "is not null" is said as well.
+                condition=Q(
+                    kind="burst",
+                    refill_per_second__isnull=False,
+                    refill_per_second__gte=0,
+                    period="",
+                )
                 | Q(kind="sustained", refill_per_second__isnull=True, period__in=PERIODS),
                 name="budget_fields_fit_kind",
             ),

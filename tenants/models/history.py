@@ -84,7 +84,7 @@ class AuditEntry(AppendOnly):
     address = models.CharField(max_length=64, blank=True)
     kind = models.CharField(max_length=16)
     name = models.CharField(max_length=200)
-    field = models.CharField(max_length=200, blank=True)
+    field = models.TextField(blank=True)  # holds an endpoint's URL, which may be long
     old = models.JSONField(null=True, blank=True)
     new = models.JSONField(null=True, blank=True)
     reason = models.TextField(blank=True)

@@ -124,7 +124,8 @@ class Pool(models.Model):
                 )
                 | (
                     ~Q(price_currency="")
-                    & Q(price_input_per_million__gte=0, price_output_per_million__gte=0)
+                    & Q(price_input_per_million__isnull=False, price_input_per_million__gte=0)
+                    & Q(price_output_per_million__isnull=False, price_output_per_million__gte=0)
                 ),
                 name="pool_price_whole_or_none",
             ),

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tenants.core.diff import Change
+from tenants.core.text import plain
 from tenants.models import AuditEntry, PolicyRevision
 from tenants.services.actors import Actor
 
@@ -54,6 +55,6 @@ def _entry(
         field=field,
         old=old,
         new=new,
-        reason=reason,
+        reason=plain(reason),
         revision=revision,
     )

@@ -18,6 +18,7 @@ from django.db import transaction
 from tenants.core import yaml_text
 from tenants.core.diff import Change, diff
 from tenants.core.document import Document, canonical
+from tenants.core.text import plain
 from tenants.core.validation import validate
 from tenants.errors import Conflict
 from tenants.models import PolicyRevision, PolicyState
@@ -128,7 +129,7 @@ def _write(
             parent=PolicyRevision.objects.filter(number=seen.revision).first(),
             author=actor.name,
             source=actor.source,
-            reason=reason,
+            reason=plain(reason),
             changes=len(changes),
             packed=PolicyRevision.pack(canonical(document)),
         )

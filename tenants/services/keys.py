@@ -24,6 +24,7 @@ from tenants.models import ApiKey, Application, Budget, KeySecret, Tenant
 from tenants.services.actors import Actor, require
 from tenants.services.audit import record
 from tenants.services.projection import budget_row
+from tenants.services.rows import tenant_row
 from tenants.services.state import announce, bump
 
 LONGEST_DAYS = 3650
@@ -115,7 +116,10 @@ def revoke_key(public_id: str, *, actor: Actor, reason: str = "") -> ApiKey:
 
 def _key(public_id: str, actor: Actor) -> ApiKey:
     """Another tenant's key is as unknown to a tenant's admin as one that does not exist."""
-    found = ApiKey.objects.select_related("tenant", "application").filter(public_id=public_id)
+    known = set(public_id) <= set(ID_ALPHABET)
+    found = ApiKey.objects.select_related("tenant", "application").filter(
+        public_id=public_id if known else ""
+    )
     if actor.tenant is not None:
         found = found.filter(tenant__name=actor.tenant)
     key = found.first()
@@ -133,12 +137,11 @@ def _usable(public_id: str, actor: Actor) -> ApiKey:
 
 
 def _owners(tenant: str, application: str | None) -> tuple[Tenant, Application | None]:
-    owner = Tenant.objects.filter(name=tenant, in_policy=True).first()
-    if owner is None:
-        raise NotFound(f"there is no tenant {tenant!r}")
+    owner = tenant_row(tenant)
     if not application:
         return owner, None
-    inside = owner.applications.filter(name=application, in_policy=True).first()
+    named = {row.name: row for row in owner.applications.filter(in_policy=True)}
+    inside = named.get(application)
     if inside is None:
         raise NotFound(f"tenant {tenant!r} has no application {application!r}")
     return owner, inside

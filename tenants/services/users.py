@@ -13,10 +13,12 @@ from rest_framework.authtoken.models import Token
 
 from tenants.core.issue import Invalid, Issue, short
 from tenants.core.permissions import ROLES, TENANT_ROLES
+from tenants.core.text import plain
 from tenants.errors import NotFound
-from tenants.models import Membership, Tenant
+from tenants.models import Membership
 from tenants.services.actors import Actor, require
 from tenants.services.audit import record
+from tenants.services.rows import tenant_row
 
 PASSWORD_BYTES = 15
 
@@ -61,8 +63,8 @@ def set_role(
     require(actor, "users.edit")
     _role_fits(role, tenant)
     with transaction.atomic():
-        user = get_user_model()._default_manager.filter(username=username).first()
-        if user is None:
+        user = get_user_model()._default_manager.filter(username=plain(username)).first()
+        if user is None or user.get_username() != username:
             raise NotFound(f"there is no user {username!r}")
         before = _role_of(user)
         member = _give_role(user, role, tenant)
@@ -104,9 +106,7 @@ def _account(username: str, password: str) -> Any:
 
 
 def _give_role(user: Any, role: str, tenant: str | None) -> Membership:
-    owner = Tenant.objects.filter(name=tenant, in_policy=True).first() if tenant else None
-    if tenant and owner is None:
-        raise NotFound(f"there is no tenant {tenant!r}")
+    owner = tenant_row(tenant) if tenant else None
     user.is_staff = user.is_superuser = role == "admin"  # what lets an admin into /admin/
     user.save(update_fields=["is_staff", "is_superuser"])
     member, _ = Membership.objects.update_or_create(
