@@ -36,16 +36,23 @@ class Live:
         engine: Engine,
         speed: float = 1.0,
         on_finish: Callable[[Sequence, str], None] = lambda sequence, reason: None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine = engine
         self.speed = speed
         self._on_finish = on_finish
         self._sinks: dict[str, Sink] = {}
-        self._origin = time.monotonic()
+        self._clock = clock
+        self._origin = clock()
         self._timer: asyncio.Handle | None = None
 
+    @property
+    def idle(self) -> bool:
+        """Nothing runs and no timer is set."""
+        return self._timer is None and self.engine.step is None
+
     def now(self) -> float:
-        return (time.monotonic() - self._origin) * self.speed
+        return (self._clock() - self._origin) * self.speed
 
     def submit(self, request: Request, sink: Sink) -> list[Sequence]:
         """Raises ValueError where the engine can never run it."""
@@ -79,7 +86,7 @@ class Live:
         now = self.now()
         for _ in range(BURST):
             if self.engine.step is None:
-                return
+                return  # idle
             if self.engine.step.end > now + EARLY_S * self.speed:
                 break
             self._end(now)

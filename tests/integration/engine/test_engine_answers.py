@@ -167,7 +167,8 @@ async def test_an_image_counts_a_fixed_number_of_tokens(http, engine):
 
 async def test_completions_take_many_prompts_as_text_or_ids(http):
     ids = (await http.post("/tokenize", json={"prompt": "Sea and sky"})).json()["tokens"]
-    for prompt, prompt_tokens, choices in (("Sea", 1, 1), (["Sea", "Sky"], 2, 2), (ids, 3, 1), ([ids, ids], 6, 2)):  # fmt: skip
+    cases = [("Sea", 1, 1), (["Sea", "Sky"], 2, 2), (ids, 3, 1), ([ids, ids], 6, 2)]
+    for prompt, prompt_tokens, choices in cases:
         body = {"prompt": prompt, "max_tokens": 4, "ignore_eos": True}
         answer = (await http.post("/v1/completions", json=body)).json()
         assert [choice["index"] for choice in answer["choices"]] == list(range(choices))
