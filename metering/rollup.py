@@ -66,12 +66,12 @@ def count_minute(
 def _count_sums(rows: QuerySet[UsageRow], groups: dict[Group, Counted]) -> None:
     sums = rows.order_by().values_list(*GROUP)
     for *group, requests, errors, prompt, cached, completion, cost in sums.annotate(
-        Count("id"),
-        Count("id", filter=Q(status__gte=500)),
-        Sum("prompt_tokens"),
-        Sum("cached_tokens"),
-        Sum("completion_tokens"),
-        Sum("cost"),
+        _1=Count("id"),
+        _2=Count("id", filter=Q(status__gte=500)),
+        _3=Sum("prompt_tokens"),
+        _4=Sum("cached_tokens"),
+        _5=Sum("completion_tokens"),
+        _6=Sum("cost"),
     ):
         values = (requests, errors, prompt, cached, completion, cost)
         groups[tuple(group)].sums = dict(zip(SUMS, values, strict=True))
