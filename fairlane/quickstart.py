@@ -18,15 +18,20 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import yaml
+import django
+from django.core.management import call_command
 
 from fairlane.children import Children
 
+if TYPE_CHECKING:
+    from tenants.services import Actor
+
 ROOT = Path(__file__).resolve().parent.parent
-DATA_DIR = Path(os.environ.get("FAIRLANE_DATA_DIR") or ROOT / "var").resolve()
 ENGINE_PORTS = (9101, 9102)
+DEMO_MODEL = "demo-chat"
+DEMO_ENGINE = "http://127.0.0.1:91"
 ENV_FILE = ROOT / ".env"
 POLICY = ROOT / "fairlane" / "demo" / "policy.yaml"
 
@@ -34,7 +39,8 @@ POLICY = ROOT / "fairlane" / "demo" / "policy.yaml"
 def main() -> None:
     port = given_port()
     prepare_environment()
-    manage("migrate", "--verbosity", "0")
+    django.setup()
+    call_command("migrate", verbosity=0)
     engines = engine_ports()
     notes = load_notes() or first_start()
     point_pool_at(engines)
@@ -61,8 +67,8 @@ def is_free(port: int) -> bool:
 
 
 def prepare_environment() -> None:
-    DATA_DIR.mkdir(parents=True, exist_ok=True)
-    os.environ["FAIRLANE_DATA_DIR"] = str(DATA_DIR)
+    """What settings need, before they are read."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
     known = ENV_FILE.read_text() if ENV_FILE.exists() else ""
     if "SECRET_KEY" not in os.environ and "SECRET_KEY=" not in known:
         # In `.env`, so that `manage.py` in another terminal works on the same data.
@@ -70,45 +76,43 @@ def prepare_environment() -> None:
         ENV_FILE.write_text(f"{known}SECRET_KEY={secrets.token_urlsafe(50)}\n")
 
 
-def manage(*arguments: str, give: str | None = None) -> str:
-    """Run a management command and return what it printed."""
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), *arguments],
-        input=give,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"fairlane: `manage.py {' '.join(arguments)}` ended with {done.returncode}")
-    return done.stdout
+def data_dir() -> Path:
+    from django.conf import settings
+
+    folder: Path = settings.FAIRLANE_DATA_DIR
+    return folder
 
 
 def load_notes() -> dict[str, Any] | None:
-    file = DATA_DIR / "quickstart.json"
-    if not file.exists():
+    if not notes_file().exists():
         return None
-    notes: dict[str, Any] = json.loads(file.read_text())
+    notes: dict[str, Any] = json.loads(notes_file().read_text())
     return notes
+
+
+def notes_file() -> Path:
+    return data_dir() / "quickstart.json"
 
 
 def first_start() -> dict[str, Any]:
-    manage("policy", "apply", str(POLICY), "--reason", "demo policy of make run")
-    user = json.loads(manage("users", "create", "--username", "admin", "--role", "admin", "--json"))
-    keys = {}
-    for tenant in ("acme", "globex", "initech"):
-        made = manage("keys", "create", "--tenant", tenant, "--name", "demo", "--json")
-        keys[tenant] = json.loads(made)["key"]
-    notes = {
-        "username": "admin",
-        "password": user["password"],
-        "token": user["token"],
-        "keys": keys,
+    from tenants import services
+
+    services.apply_document(POLICY.read_text(), actor=actor(), reason="demo policy of make run")
+    _, password, token = services.create_user("admin", "admin", actor=actor())
+    keys = {
+        tenant: services.create_key(tenant, name="demo", actor=actor())[1]
+        for tenant in ("acme", "globex", "initech")
     }
-    file = DATA_DIR / "quickstart.json"
-    file.touch(mode=0o600)
-    file.write_text(json.dumps(notes, indent=1))
+    notes = {"username": "admin", "password": password, "token": token, "keys": keys}
+    notes_file().touch(mode=0o600)
+    notes_file().write_text(json.dumps(notes, indent=1))
     return notes
+
+
+def actor() -> Actor:
+    from tenants.services import Actor
+
+    return Actor(name="make run", source="command")
 
 
 def engine_ports() -> list[int]:
@@ -124,15 +128,16 @@ def engine_ports() -> list[int]:
 
 def point_pool_at(ports: list[int]) -> None:
     """Engines that had to move take the demo pool with them; an admin's own edits stay."""
-    document = yaml.safe_load(manage("policy", "export"))
-    pool = next((p for p in document["pools"] if p["model"] == "demo-chat"), None)
-    if pool is None or not all("127.0.0.1:91" in e["url"] for e in pool["endpoints"]):
+    from tenants.selectors import current_document
+    from tenants.services import edit_object
+
+    pool = next((p for p in current_document().pools if p.model == DEMO_MODEL), None)
+    if pool is None or not all(e.url.startswith(DEMO_ENGINE) for e in pool.endpoints):
         return
-    endpoints = [{"url": f"http://127.0.0.1:{port}/v1"} for port in ports]
-    if [e["url"] for e in pool["endpoints"]] != [e["url"] for e in endpoints]:
-        pool["endpoints"] = endpoints
-        reason = "demo engines on other ports"
-        manage("policy", "apply", "-", "--reason", reason, give=yaml.safe_dump(document))
+    urls = [f"http://127.0.0.1:{port}/v1" for port in ports]
+    if [endpoint.url for endpoint in pool.endpoints] != urls:
+        fields = {"endpoints": [{"url": url} for url in urls]}
+        edit_object("pool", DEMO_MODEL, fields, actor=actor(), reason="engines on other ports")
 
 
 def announce(port: int, notes: dict[str, Any], engines: list[int]) -> None:
@@ -170,7 +175,7 @@ def serve(port: int, engines: list[int], ready: Callable[[], None]) -> None:
     children = Children()
     for engine in engines:
         command = [sys.executable, str(ROOT / "manage.py"), "engine", "--port", str(engine)]
-        children.start(f"engine:{engine}", [*command, "--model", "demo-chat", "--profile", "demo"])
+        children.start(f"engine:{engine}", [*command, "--model", DEMO_MODEL, "--profile", "demo"])
     serving = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "serve", "--port", str(port)]
     )
