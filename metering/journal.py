@@ -157,6 +157,8 @@ class Journal:
     def close(self, discard: bool = False) -> None:
         """Let go of the folder; `discard` when everything in it is in the database."""
         with self._mutex:
+            if self._fd < 0:
+                return
             os.close(self._fd)
             self._fd = -1
         if discard:

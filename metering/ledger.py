@@ -60,7 +60,9 @@ def save_or_set_aside(batch: Sequence[Ended], budget_of: store.BudgetOf, base: P
         return store.save(batch, budget_of)
     except (DataError, IntegrityError, OverflowError) as error:
         if len(batch) > 1:
-            return sum(save_or_set_aside([one], budget_of, base) for one in batch)
+            half = len(batch) // 2
+            halves = (batch[:half], batch[half:])
+            return sum(save_or_set_aside(part, budget_of, base) for part in halves)
         return _save_cleaned(batch[0], budget_of, base, error)
 
 

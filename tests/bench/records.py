@@ -1,3 +1,4 @@
+# ruff: noqa: E402  Django must be set up before what needs its models is imported
 """What a usage record costs the gateway's process: journal, reader and database, CPU µs a record.
 
 `python -m tests.bench.records [--records 20000] [--rounds 3]`; `FAIRLANE_TEST_STORE=postgres` for

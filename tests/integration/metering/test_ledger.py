@@ -1,0 +1,216 @@
+"""From the journal into the database: once, all of it, whatever the database does meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import OperationalError
+
+from metering import selectors, store
+from metering.core.record import UsageRecord
+from metering.journal import Journal, folders
+from metering.journal_reader import UNREADABLE, JournalReader
+from metering.ledger import LedgerWriter, recover
+from metering.models import BudgetWindow, TouchedMinute, UsageRow
+from tests.integration.metering.records import ACCOUNTS, BURST, DAILY, HOURLY, NOON, opening, record
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.store]
+
+
+def windows():
+    return {w.account: (w.window_start, w.window_end, w.used) for w in BudgetWindow.objects.all()}
+
+
+def test_every_field_of_a_record_comes_back_out(journal, writer):
+    written = UsageRecord(
+        request_id="r-1",
+        at=datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC),
+        tenant="alice",
+        application="bot",
+        key="key_1",
+        model="demo-chat",
+        lane="standard",
+        interaction="click ☃ \" ' \\ 7",
+        endpoint="http://127.0.0.1:9101/v1",
+        prompt_tokens=10,
+        cached_tokens=4,
+        completion_tokens=7,
+        usage_source="engine",
+        cost=24.25,
+        estimated_cost=0.1 + 0.2,
+        queue_ms=1.5,
+        ttft_ms=None,
+        e2e_ms=1234.5,
+        status=499,
+        finish_reason="cancelled",
+        throttle_reason="",
+        policy_revision=7,
+        accounts=ACCOUNTS,
+    )
+    journal.ended(written)
+    assert writer.flush(10)
+    assert list(selectors.export_records()) == [written]
+
+
+def test_windows_and_marks_move_with_the_records(journal, writer):
+    for minutes in (0, 0, 70):
+        journal.ended(record(cost=50.0, at=NOON + timedelta(minutes=minutes)))
+    assert writer.flush(10)
+    used = {(w.account, w.window_start.hour): w.used for w in BudgetWindow.objects.all()}
+    assert used == {
+        (HOURLY.account, 12): 100,
+        (HOURLY.account, 13): 50,
+        (DAILY.account, 15): 150,  # midnight in Tokyo
+    }
+    marked = set(TouchedMinute.objects.values_list("minute", flat=True))
+    assert {minute.minute for minute in marked} == {0, 10}
+
+
+def test_a_request_written_twice_counts_once(journal, writer):
+    same = record()
+    for _ in range(3):
+        journal.ended(same)
+    assert writer.flush(10)
+    journal.ended(same)
+    journal.ended(record())
+    assert writer.flush(10)
+    assert UsageRow.objects.count() == 2
+    assert windows()[HOURLY.account][2] == 100
+
+
+def test_accounts_that_policy_does_not_know_any_more_stop_nothing(journal, writer):
+    journal.ended(record(accounts=("tenant:gone/hourly", HOURLY.account, BURST.account)))
+    assert writer.flush(10)
+    assert set(windows()) == {HOURLY.account}
+
+
+def test_while_the_database_is_away_nothing_is_lost_and_nobody_waits(
+    journal, budget_of, monkeypatch
+):
+    real, away, tried = store.save, threading.Event(), threading.Semaphore(0)
+    away.set()
+
+    def save(batch, budget_of):
+        if away.is_set():
+            tried.release()
+            raise OperationalError("the database is away")
+        return real(batch, budget_of)
+
+    monkeypatch.setattr(store, "save", save)
+    writer = LedgerWriter(journal, budget_of, interval_s=0.01)
+    writer.start()
+    for _ in range(500):
+        journal.ended(record(cost=1.0))
+    for _ in range(3):
+        assert tried.acquire(timeout=10)
+    assert not writer.flush(0.0)
+    assert writer.failing_s > 0
+    away.clear()
+    assert writer.flush(20)
+    assert writer.failing_s == 0
+    assert UsageRow.objects.count() == 500
+    assert windows()[HOURLY.account][2] == 500
+    assert writer.stop(10)
+
+
+def test_a_transaction_that_failed_half_way_left_nothing(journal, writer, monkeypatch):
+    real, failures = store._touch_minutes, [OperationalError("gone"), OperationalError("gone")]
+
+    def touch(records):
+        if failures:
+            raise failures.pop()
+        real(records)
+
+    monkeypatch.setattr(store, "_touch_minutes", touch)
+    journal.ended(record())
+    assert writer.flush(20)
+    assert not failures
+    assert windows()[HOURLY.account][2] == 50
+
+
+def test_a_record_that_no_database_takes_is_set_aside_and_the_others_go_in(journal, writer, base):
+    journal.ended(record(request_id="before"))
+    journal.ended(record(request_id="monstrous", prompt_tokens=10**30))
+    journal.ended(record(request_id="negative", cost=-5.0))
+    journal.ended(record(request_id="nul", interaction="a\x00b"))
+    journal.ended(record(request_id="after"))
+    assert writer.flush(20)
+    assert set(UsageRow.objects.values_list("request_id", flat=True)) == {"before", "nul", "after"}
+    aside = (base / UNREADABLE).read_text()
+    assert "monstrous" in aside
+    assert "negative" in aside
+    assert windows()[HOURLY.account][2] == 150
+
+
+def test_a_clean_stop_leaves_no_journal(base, budget_of):
+    journal = Journal.start(base, "clean")
+    writer = LedgerWriter(journal, budget_of)
+    writer.start()
+    one = record()
+    journal.opened(opening(one))
+    journal.ended(one)
+    assert writer.stop(10)
+    assert folders(base) == []
+    assert UsageRow.objects.count() == 1
+
+
+def test_a_stop_with_open_requests_leaves_them_to_the_next_start(base, budget_of):
+    journal = Journal.start(base, "hasty")
+    writer = LedgerWriter(journal, budget_of)
+    writer.start()
+    journal.opened(opening(record(request_id="open")))
+    assert writer.stop(10)
+    assert recover(base, budget_of).abandoned == 1
+
+
+def test_what_a_dead_gateway_left_is_settled_once(base, budget_of):
+    dead = Journal.start(base, "dead", file_bytes=1_000)
+    for number in range(20):
+        one = record(request_id=f"done {number}")
+        dead.opened(opening(one))
+        dead.ended(one)
+    dead.opened(opening(record(request_id="open")))
+    dead.close()
+
+    found = recover(base, budget_of)
+    assert (found.records, found.abandoned) == (20, 1)
+    assert folders(base) == []
+    lost = UsageRow.objects.get(request_id="open")
+    assert (lost.usage_source, lost.finish_reason) == ("estimated", "error")
+    assert (lost.throttle_reason, lost.status) == ("gateway_restart", 500)
+    assert (lost.prompt_tokens, lost.completion_tokens, lost.cost) == (11, 22, 55)
+    assert windows()[HOURLY.account][2] == 20 * 50 + 55
+    assert recover(base, budget_of).records == 0
+
+
+def test_recovery_that_was_cut_off_begins_again_and_doubles_nothing(base, budget_of):
+    dead = Journal.start(base, "dead")
+    for _ in range(5):
+        dead.ended(record())
+    dead.close()
+    store.save(JournalReader(dead.folder).read(), budget_of)  # and then the power went
+    assert recover(base, budget_of).records == 0
+    assert windows()[HOURLY.account][2] == 250
+
+
+def test_an_open_request_whose_end_was_saved_before_the_crash_is_not_settled_again(base, budget_of):
+    """The file with its end may be deleted while the one it was opened in is still kept."""
+    dead = Journal.start(base, "dead")
+    one = record(cost=7.0)
+    dead.opened(opening(one))
+    dead.close()
+    other = Journal.start(base, "other")
+    other.ended(one)
+    store.save(JournalReader(other.folder).read(), budget_of)
+    other.close()
+    recover(base, budget_of)
+    assert UsageRow.objects.get().cost == 7
+    assert windows()[HOURLY.account][2] == 7
+
+
+def test_recovery_leaves_a_living_gateways_journal_alone(base, journal, budget_of):
+    journal.opened(opening(record()))
+    assert recover(base, budget_of).abandoned == 0
+    assert journal.folder in folders(base)
