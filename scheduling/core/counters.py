@@ -98,7 +98,7 @@ class Share(Counter):
         "flows",
         "ground",
         "last",
-        "parked_floor",
+        "parked",
         "queue",
         "queued",
         "served",
@@ -112,7 +112,7 @@ class Share(Counter):
         self.entry: Entry | None = None  # its live entry in the heap
         self.last: Flow | None = None  # the application that left last
         self.ground = 0.0
-        self.parked_floor: float | None = None  # the others' least v when it was parked
+        self.parked = False  # at its tenant's own limit
         self.queued = 0
         self.served = 0.0
 

@@ -24,7 +24,11 @@ MOST_TENANTS = 500  # shown per lane, those with the most queued and running fir
 
 def debts(queue: FairQueue) -> dict[str, float]:
     """Service units by tenant; positive: is owed."""
-    competing = {n: s for n, s in queue.shares.items() if s.queued and s.parked_floor is None}
+    competing = {
+        name: share
+        for name, share in queue.shares.items()
+        if share.queued and share.account.running < share.account.limit
+    }
     weights = sum(share.account.weight for share in competing.values())
     if not weights:
         return {}

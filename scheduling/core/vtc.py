@@ -9,7 +9,8 @@ and a second level (applications inside a tenant) added; docs/scheduling.md tell
 2. Lift: who comes to wait again starts at no less than the least `v` among those who wait, or, if
    nobody waits, than the `v` of whoever left last. Idleness earns nothing.
 3. A tenant at its own limit is parked: it does not compete, sets no floor for others, and comes
-   back with the gap to the others that it left with, so that it gains nothing by having waited.
+   back no further behind them than by one request, the costliest that the lane has seen. So a
+   limit touched for a moment costs it nothing, and one that holds it back for long earns nothing.
 4. The heap holds at most one live entry per tenant, and it is never above the tenant's true key:
    a decrease pushes a fresh entry, an increase is noticed when the entry comes up. Dead entries
    are dropped when they come up, and all at once before they outnumber the live ones.
@@ -33,9 +34,19 @@ T = TypeVar("T")
 
 
 class FairQueue:
-    """Everybody who waits in one lane of one pool, in the order of invariant 2."""
+    """Everybody who waits in one lane of one pool, in the order of invariant 1."""
 
-    __slots__ = ("cost", "ground", "heap", "last", "queued", "shares", "small", "sweep_at")
+    __slots__ = (
+        "cost",
+        "ground",
+        "heap",
+        "largest",
+        "last",
+        "queued",
+        "shares",
+        "small",
+        "sweep_at",
+    )
 
     def __init__(self) -> None:
         self.shares: dict[str, Share] = {}
@@ -45,6 +56,7 @@ class FairQueue:
         self.ground = 0.0
         self.queued = 0
         self.cost = 0.0  # of all that wait here
+        self.largest = 0.0  # the costliest request seen
         self.sweep_at = KEEP
 
     # --- who is next ------------------------------------------------------------------------
@@ -59,7 +71,7 @@ class FairQueue:
                 heappop(heap)
                 continue
             if share.account.running >= share.account.limit:
-                self._park_those_at_their_limit()
+                self._park(share)  # its entry is dead now, and dropped next
                 continue
             seq = share.next().seq
             if entry[0] == share.v and entry[1] == seq:
@@ -92,10 +104,10 @@ class FairQueue:
         while small:
             _, seq, flow = small[0]
             head, share = flow.head, flow.share
-            if head is not None and head.seq == seq and share.parked_floor is None:
+            if head is not None and head.seq == seq and not share.parked:
                 if share.account.running < share.account.limit:
                     return head
-                self._park([share])
+                self._park(share)
             heappop(small)
         return None
 
@@ -121,6 +133,7 @@ class FairQueue:
         share.queued += 1
         self.queued += 1
         self.cost += request.ticket.cost
+        self.largest = max(self.largest, request.ticket.cost)
         if flow.head is request:
             self.touch(share)
             self._note_head(flow)
@@ -142,7 +155,7 @@ class FairQueue:
 
     def touch(self, share: Share) -> None:
         """Its key may have become smaller."""
-        if share.queued == 0 or share.parked_floor is not None:
+        if share.queued == 0 or share.parked:
             return
         seq = share.next().seq
         entry = share.entry
@@ -156,11 +169,10 @@ class FairQueue:
 
     def unpark(self, share: Share) -> None:
         """Its tenant is under its limit again."""
-        left_at = share.parked_floor
-        share.parked_floor = None
+        share.parked = False
         floor = self._floor(share)
-        if left_at is not None and floor is not None and share.v < floor:
-            share.v = min(share.v + max(0.0, floor - left_at), floor)
+        if floor is not None:
+            share.v = max(share.v, floor - self.largest / share.account.weight)
         self.touch(share)
         for flow in share.flows:
             self._note_head(flow)
@@ -179,38 +191,20 @@ class FairQueue:
 
     def _leave(self, share: Share) -> None:
         share.entry = None
-        if share.parked_floor is None:
+        if not share.parked:
             self.last = share
         else:
-            share.parked_floor = None
+            share.parked = False
             share.account.parked = tuple(s for s in share.account.parked if s is not share)
         if self.queued == 0:
             self.heap.clear()
             self.small = None
 
-    def _park_those_at_their_limit(self) -> None:
-        """Take them off the top of the heap, dead entries among them."""
-        heap, full = self.heap, []
-        while heap:
-            entry = heap[0]
-            share = entry[2]
-            if entry is share.entry:
-                if share.account.running < share.account.limit:
-                    break
-                full.append(share)
-            heappop(heap)
-        self._park(full)
-
-    def _park(self, full: list[Share]) -> None:
-        for share in full:
-            share.entry = None
-            share.parked_floor = share.v  # stands where nobody else competes
-            share.account.parked += (share,)
-            self.last = share
-        first = self.first()
-        if first is not None:
-            for share in full:
-                share.parked_floor = first.v
+    def _park(self, share: Share) -> None:
+        share.entry = None
+        share.parked = True
+        share.account.parked += (share,)
+        self.last = share
 
     def _note_head(self, flow: Flow) -> None:
         if self.small is None or flow.head is None:
@@ -223,7 +217,7 @@ class FairQueue:
         self.small = [
             (flow.head.ticket.load, flow.head.seq, flow)
             for share in self.shares.values()
-            if share.parked_floor is None
+            if not share.parked
             for flow in share.flows
             if flow.head is not None
         ]

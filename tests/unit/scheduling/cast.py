@@ -1,4 +1,4 @@
-"""The cast of these tests: a pool `chat`, tenants by name, and a world that runs what is granted."""
+"""The cast of these tests: a pool `chat`, tenants by name, a world that runs what is granted."""
 
 from __future__ import annotations
 

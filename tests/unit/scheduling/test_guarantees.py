@@ -1,0 +1,163 @@
+"""The guarantees on random workloads: bounds on unfairness and waiting, and replay.
+
+Broken on purpose, once each, on 2026-11 (the broken versions are not in the history); the tests
+that fell:
+
+{MUTATIONS}
+"""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scheduling.core.figures import bound_units
+from scheduling.core.lanes import Lane
+from scheduling.core.model import LaneConfig
+from tests.unit.scheduling.cast import World, config, pool
+
+costs = st.integers(1, 100).map(float)
+weights = st.sampled_from([0.5, 1.0, 2.0, 3.0, 8.0])
+
+
+@given(
+    tenants=st.dictionaries(st.sampled_from("pqrst"), weights, min_size=2),
+    slots=st.lists(st.integers(1, 6), min_size=1, max_size=3),
+    asked=st.lists(st.tuples(costs, costs, costs), min_size=1, max_size=20),
+    ends=st.lists(st.integers(0, 17), min_size=40, max_size=120),
+)
+@settings(max_examples=150, deadline=None)
+def test_two_backlogged_tenants_stay_within_the_bound(
+    tenants: dict[str, float],
+    slots: list[int],
+    asked: list[tuple[float, float, float]],
+    ends: list[int],
+) -> None:
+    """Estimate, what streams, and what it costs in the end are all drawn; over any interval."""
+    world = World(config(pool(*slots), tenants=tenants))
+    queue = world.core.pools["chat"].lanes.all["standard"].queue
+    world.ask("carol", 100.0, times=sum(slots))  # until everybody waits
+    actual: dict[str, tuple[float, float]] = {}
+    for number in range(len(ends) + 2):
+        for tenant in tenants:
+            estimate, streamed, final = asked[(number + ord(tenant)) % len(asked)]
+            id = world.ask(tenant, estimate)
+            actual[id] = (streamed, final)
+    bound = 2 * 100.0 * sum(slots) / min(tenants.values())
+    seen: dict[tuple[str, str], list[float]] = {}
+    for which in ends:
+        id = list(world.running)[which % len(world.running)]
+        streamed, final = actual.get(id, (0.0, 100.0))
+        world.core.charge(id, streamed)
+        world.end(id, max(streamed, final))
+        for f in tenants:
+            for g in tenants:
+                gap = queue.shares[f].served / tenants[f] - queue.shares[g].served / tenants[g]
+                seen.setdefault((f, g), []).append(gap)
+    for gaps in seen.values():
+        assert max(gaps) - min(gaps) <= bound + 1e-6
+    assert bound_units(world.core.pools["chat"]) <= bound + 1e-6
+
+
+@given(
+    quantum=st.integers(0, 300).map(float),
+    prefixes=st.lists(st.integers(0, 4), min_size=30, max_size=30),
+    ends=st.lists(st.integers(0, 7), min_size=30, max_size=100),
+)
+@settings(max_examples=100, deadline=None)
+def test_locality_widens_the_bound_by_its_quantum_and_no_more(
+    quantum: float, prefixes: list[int], ends: list[int]
+) -> None:
+    world = World(config(pool(2, 2, locality_quantum=quantum)))
+    queue = world.core.pools["chat"].lanes.all["standard"].queue
+    world.ask("carol", 10.0, times=4)
+    for number in range(120):
+        for offset, tenant in enumerate(("alice", "bob")):
+            world.ask(tenant, 10.0, prefix=prefixes[(number + 7 * offset) % 30])
+    gaps = []
+    for which in ends:
+        world.end(list(world.running)[which % len(world.running)])
+        gaps.append(queue.shares["alice"].served - queue.shares["bob"].served)
+    assert max(map(abs, gaps)) <= 10.0 + quantum
+
+
+@given(
+    sizes=st.lists(st.integers(1, 100).map(float), min_size=3, max_size=30),
+    shares=st.tuples(st.floats(0.05, 0.4), st.floats(0.05, 0.3), st.floats(0.05, 0.3)),
+    turns=st.integers(50, 200),
+)
+@settings(max_examples=150, deadline=None)
+def test_a_lane_waits_no_longer_than_its_share_allows(
+    sizes: list[float], shares: tuple[float, float, float], turns: int
+) -> None:
+    """Service of the pool between two dispatches of a lane that always waits."""
+    lanes = tuple(LaneConfig(f"lane-{i}", i, share) for i, share in enumerate(shares))
+    world = World(config(lanes=lanes))
+    for number in range(turns + 2):
+        for lane in lanes:
+            size = sizes[(number * (lane.rank + 1)) % len(sizes)]
+            world.ask("alice", size, lane=lane.name, application=lane.name)
+    since = dict.fromkeys((lane.name for lane in lanes), 0.0)
+    for _ in range(turns):
+        allowed = {
+            lane.name: (_next_cost(world, lane.name) + max(sizes)) / lane.reserved_share
+            for lane in lanes
+        }
+        world.end()
+        served = list(world.running.values())[-1]
+        for name in since:
+            assert since[name] <= allowed[name] + 1e-6
+            since[name] += served.cost
+        since[served.lane] = 0.0
+
+
+def _next_cost(world: World, name: str) -> float:
+    lane: Lane = world.core.pools["chat"].lanes.all[name]
+    first = lane.queue.first()
+    assert first is not None
+    return first.next().ticket.cost
+
+
+@given(
+    idle=st.integers(0, 60),
+    mine=st.lists(costs, min_size=5, max_size=10),
+    theirs=st.lists(costs, min_size=5, max_size=10),
+    held=st.booleans(),
+)
+@settings(max_examples=150, deadline=None)
+def test_whoever_comes_back_gets_no_more_than_those_who_stayed(
+    idle: int, mine: list[float], theirs: list[float], held: bool
+) -> None:
+    """Alice served once, idle (or with one request still running) while Bob is served, then back:
+    from then on her service does not outrun Bob's by more than one request of each."""
+    world = World(config(pool(2)))
+    long = world.ask("alice", 50.0)
+    if not held:
+        world.end(long)
+    for number in range(idle + 200):
+        world.ask("bob", theirs[number % len(theirs)])
+    for _ in range(idle):
+        world.end(next(id for id in world.running if id != long))
+    queue = world.core.pools["chat"].lanes.all["standard"].queue
+    before = {t: queue.shares[t].served if t in queue.shares else 0 for t in ("alice", "bob")}
+    for number in range(60):
+        world.ask("alice", mine[number % len(mine)])
+    for _ in range(50):
+        world.end(next(id for id in world.running if id != long))
+        gain = {t: queue.shares[t].served - before[t] for t in before}
+        assert gain["alice"] - gain["bob"] <= max(mine) + max(theirs) + 1e-6
+
+
+@given(sizes=st.lists(st.tuples(costs, st.integers(1, 250).map(float)), min_size=1, max_size=60))
+@settings(max_examples=150, deadline=None)
+def test_nobody_waits_for_ever(sizes: list[tuple[float, float]]) -> None:
+    """Loads from tiny to larger than an endpoint: everything asked for is started and ends."""
+    lanes = (LaneConfig("high", 0, 0.2), LaneConfig("low", 1, 0.1, ceiling=0.5))
+    world = World(config(pool(3, 5, load=100.0), lanes=lanes))
+    for number, (cost, load) in enumerate(sizes):
+        tenant = ("alice", "bob", "carol")[number % 3]
+        world.ask(tenant, cost, load=load, lane=("high", "low")[number % 2])
+    for _ in sizes:
+        assert world.running, "something waits, nothing runs, and nothing is dispatched"
+        world.end()
+    assert world.core.idle
