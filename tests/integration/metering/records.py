@@ -6,8 +6,11 @@ import itertools
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from metering.core.record import UsageRecord
 from metering.journal import OpenEntry
+from metering.journal_reader import Ended
 from tenants.core.snapshot import BudgetPolicy
 
 NOON = datetime(2026, 11, 29, 12, 0, 30, 250_000, tzinfo=UTC)
@@ -52,3 +55,7 @@ def opening(of: UsageRecord, **fields: Any) -> OpenEntry:
         **fields,
     }
     return OpenEntry(**given)
+
+
+def ended(of: UsageRecord) -> Ended:
+    return Ended(of, msgspec.json.encode(of))
