@@ -179,8 +179,8 @@ def serve(port: int, engines: list[int], ready: Callable[[], None]) -> None:
     serving = subprocess.Popen(
         [sys.executable, str(ROOT / "manage.py"), "serve", "--port", str(port)]
     )
-    signal.signal(signal.SIGTERM, lambda *_: serving.terminate())
-    signal.signal(signal.SIGINT, lambda *_: None)  # Ctrl-C reaches `serve` too, which drains
+    for number in (signal.SIGTERM, signal.SIGINT):  # Ctrl-C reaches `serve` by itself too
+        signal.signal(number, lambda *_: serving.terminate())
     try:
         if wait_until_ready(port, serving):
             ready()

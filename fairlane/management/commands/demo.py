@@ -6,7 +6,8 @@ import asyncio
 import os
 import time
 from argparse import ArgumentParser
-from itertools import cycle
+from collections.abc import Callable
+from itertools import cycle, zip_longest
 from typing import Any
 
 import httpx
@@ -15,8 +16,11 @@ from django.core.management.base import BaseCommand, CommandError
 
 from fairlane.demo.traffic import AGENT, CHAT, CONTEXT, NOISY, WRITING, Shape, Traffic, User
 from tenants.core.snapshot import PolicySnapshot, TenantPolicy
+from tenants.models import ApiKey
 from tenants.selectors import load_snapshot
 from tenants.services import Actor, create_key, revoke_key
+
+KeyFor = Callable[[str, str | None], str]
 
 # How many users of which shape each tenant has, in turn; the last tenant has the noisy ones.
 MIXES: tuple[tuple[tuple[Shape, int], ...], ...] = (
@@ -48,15 +52,21 @@ class Command(BaseCommand):
         if model is None or not tenants:
             raise CommandError("the policy has no enabled tenant that may use a pool")
         actor = Actor(name="demo", source="command")
-        keys = {t.name: create_key(t.name, name="demo traffic", actor=actor) for t in tenants}
+        keys: list[ApiKey] = []
+
+        def key_for(tenant: str, application: str | None) -> str:
+            key, secret = create_key(tenant, application, "demo traffic", actor=actor)
+            keys.append(key)
+            return secret
+
         try:
+            users = users_of(tenants, key_for)
             time.sleep(KEY_IN_FORCE_S)
-            users = users_of(tenants, {name: secret for name, (_, secret) in keys.items()})
             traffic = Traffic(options["url"], model, options["seconds"])
             asyncio.run(traffic.run(users, sync_to_async(lambda: self.progress(traffic))))
             self.stdout.write("")
         finally:
-            for key, _ in keys.values():
+            for key in keys:
                 revoke_key(key.public_id, actor=actor)
 
     def progress(self, traffic: Traffic) -> None:
@@ -82,11 +92,13 @@ def usable(snapshot: PolicySnapshot, model: str | None) -> list[TenantPolicy]:
     return [t for t in snapshot.tenants.values() if t.enabled and model in t.models]
 
 
-def users_of(tenants: list[TenantPolicy], keys: dict[str, str]) -> list[User]:
-    users = []
+def users_of(tenants: list[TenantPolicy], key_for: KeyFor) -> list[User]:
+    """Each shape of a tenant's mix belongs to one of its applications, while it has any left; the
+    noisy ones belong to none, and so share the tenant's own lane."""
+    users: list[User] = []
     for tenant, mix in zip(tenants, cycle(MIXES), strict=False):
-        for shape, count in mix:
-            users += [User(tenant.name, keys[tenant.name], shape)] * count
+        for (shape, count), application in zip_longest(mix, [*tenant.applications][: len(mix)]):
+            users += [User(tenant.name, key_for(tenant.name, application), shape)] * count
     noisy = tenants[-1].name
-    users += [User(noisy, keys[noisy], NOISY, NOISY_BEGINS_AT)] * NOISY_USERS
+    users += [User(noisy, key_for(noisy, None), NOISY, NOISY_BEGINS_AT)] * NOISY_USERS
     return users
