@@ -110,7 +110,7 @@ def read(kind: type[T], content_type: str, body: bytes) -> T:
         path = _PATH.search(str(error))
         param = f"body.{path[1]}" if path and path[1] else "body"
         raise ApiError(400, f"1 validation error: {error}", param=param) from None
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ApiError(400, f"JSON decode error: {error}") from None
 
 
@@ -130,8 +130,10 @@ def check_common(asked: Common) -> None:
         raise bad_request(f"n must be between 1 and {MAX_CHOICES}, got {asked.n}.", "n")
     if asked.cache_salt is not None and not asked.cache_salt:
         raise bad_request("Parameter 'cache_salt' must be a non-empty string.", "cache_salt")
-    if asked.max_tokens is not None and asked.max_tokens < 1:
-        raise bad_request(f"max_tokens must be at least 1, got {asked.max_tokens}.", "max_tokens")
+    for name in ("max_tokens", "max_completion_tokens"):
+        most = getattr(asked, name, None)
+        if most is not None and most < 1:
+            raise bad_request(f"{name} must be at least 1, got {most}.", name)
 
 
 def priority_of(asked: Common, header: str | None) -> int:

@@ -19,15 +19,15 @@ from tests.integration.engine.asking import CHAT, chat
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def command(*options: str) -> list[str]:
-    return [sys.executable, "manage.py", "engine", *options]
+DJANGO = ("manage.py", "engine")
+ALONE = ("-m", "scheduling.simulate.server")
 
 
 @contextmanager
-def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def started(entry: tuple[str, ...], *options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     nowhere = os.environ | {"DATABASE_URL": "postgres://nobody@127.0.0.1:1/none"}
     process = subprocess.Popen(
-        command("--port", "0", *options), cwd=ROOT, env=nowhere, text=True,
+        [sys.executable, *entry, "--port", "0", *options], cwd=ROOT, env=nowhere, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
     try:
@@ -38,9 +38,9 @@ def started(*options: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
         process.communicate()
 
 
-@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
-def test_it_says_where_it_is_and_that_it_is_simulated_and_ends_cleanly(end):
-    with started("--profile", "fast", "--model", "m", "alias") as (process, line):
+@pytest.mark.parametrize(("entry", "end"), [(DJANGO, signal.SIGINT), (ALONE, signal.SIGTERM)])
+def test_it_says_where_it_is_and_that_it_is_simulated_and_ends_cleanly(entry, end):
+    with started(entry, "--profile", "fast", "--model", "m", "alias") as (process, line):
         url = re.search(r"http://127\.0\.0\.1:\d+", line)[0]
         assert "imulated" in line
         answer = httpx.post(f"{url}{CHAT}", json=chat() | {"model": "alias"}, timeout=20)
@@ -51,18 +51,20 @@ def test_it_says_where_it_is_and_that_it_is_simulated_and_ends_cleanly(end):
 
 
 @pytest.mark.parametrize(
-    ("options", "named"),
+    ("entry", "options", "named"),
     [
-        (("--profile", "nope"), "nope"),
-        (("--speed", "0"), "--speed"),
-        (("--port", "99999"), "port"),
-        (("--scheduling-policy", "random"), "random"),
+        (DJANGO, ("--profile", "nope"), "nope"),
+        (ALONE, ("--profile", "nope"), "nope"),
+        (ALONE, ("--speed", "0"), "--speed"),
+        (ALONE, ("--port", "99999"), "port"),
+        (ALONE, ("--scheduling-policy", "random"), "random"),
     ],
 )
-def test_what_it_cannot_start_with_is_named(options, named):
+def test_what_it_cannot_start_with_is_named(entry, options, named):
     ended = subprocess.run(
-        command(*options), cwd=ROOT, capture_output=True, text=True, timeout=30, check=False
-    )
+        [sys.executable, *entry, *options],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
     assert ended.returncode != 0
     assert named in ended.stderr
     assert "Traceback" not in ended.stderr

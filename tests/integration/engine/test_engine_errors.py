@@ -16,6 +16,7 @@ JSON = {"content-type": "application/json"}
         (chat("x" * 200_000), 400, "BadRequestError", "input_tokens"),
         (chat(max_tokens=40_000), 400, "BadRequestError", "max_tokens"),
         (chat(max_tokens=0), 400, "BadRequestError", "max_tokens"),
+        (chat(max_completion_tokens=-1), 400, "BadRequestError", "max_completion_tokens"),
         (chat() | {"model": "other"}, 404, "NotFoundError", "model"),
         (chat(n=0), 400, "BadRequestError", "n"),
         (chat(n="many"), 400, "Bad Request", "body.n"),

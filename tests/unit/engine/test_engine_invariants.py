@@ -123,7 +123,7 @@ def test_the_victim_of_a_shortage_is_the_last_by_priority_and_arrival(script, bl
             running.remove(victim)
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(scripts(), policies, sizes)
 def test_a_stretch_of_steps_equals_single_steps(script, policy, blocks):
     single, bulk = engine_of(policy, blocks), engine_of(policy, blocks)
