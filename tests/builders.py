@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from metering.models import TouchedMinute, UsageRow
-from metering.services import write_sample
+from metering.models import GatewaySample, TouchedMinute, UsageRow
 from metering.tasks import roll_up
 from tenants import services
 from tenants.services import Actor
@@ -262,8 +261,10 @@ def live_state(at: datetime, phase: float = 0.0) -> dict[str, Any]:
 
 
 def seed_samples(until: datetime | None = None, minutes: int = 60) -> None:
-    """One sample each 15 s, the last one now."""
+    """One sample each 5 s, the last one now."""
     until = until or datetime.now(UTC)
-    for step in range(minutes * 4, -1, -1):
-        at = until - timedelta(seconds=15 * step)
-        write_sample("host-a:4711", live_state(at, step / 20), at)
+    moments = [until - timedelta(seconds=5 * step) for step in range(minutes * 12, -1, -1)]
+    GatewaySample.objects.bulk_create(
+        GatewaySample(gateway="host-a:4711", at=at, state=live_state(at, step / 60))
+        for step, at in enumerate(moments)
+    )

@@ -25,6 +25,7 @@ PALETTE = (
     "#4d91fa",
     "#1e8ac7",
 )
+OWN_LEGEND = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
 DASHES = ("solid", "dot", "dash", "longdash")
 
 
@@ -75,7 +76,7 @@ def bars(names: Sequence[str], values: Values, ink: Ink, suffix: str) -> Figure:
     """One lying bar a tenant, in the order given, first on top."""
     trace: Figure = {"type": "bar", "orientation": "h", "x": list(values), "y": list(names)}
     trace["marker"] = {"color": [ink.colour(name) for name in names]}
-    trace["hovertemplate"] = f"%{{y}}: %{{x:,.1f}}{suffix}<extra></extra>"
+    trace["hovertemplate"] = f"%{{y}}: %{{x:,.2f}}{suffix}<extra></extra>"
     layout = _layout((), {"autorange": "reversed", "type": "category"})
     layout |= {"hovermode": "closest", "bargap": 0.35}
     layout["xaxis"] = {"ticksuffix": suffix, "rangemode": "tozero"}
@@ -131,7 +132,8 @@ def _trace(tenant: str, times: Sequence[datetime], values: Values, ink: Ink) -> 
 
 
 def _layout(times: Sequence[datetime], yaxis: Figure) -> Figure:
-    xaxis: Figure = {"type": "date", "hoverformat": "%d %b %H:%M UTC", "nticks": 7}
+    xaxis: Figure = {"type": "date", "hoverformat": "%d %b %H:%M UTC"}
+    xaxis |= {"nticks": 6, "tickangle": 0}
     if times:
         stamps = [at.strftime("%Y-%m-%dT%H:%M:%S") for at in (times[0], times[-1])]
         xaxis["range"] = stamps

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 Sample = Mapping[str, Any]
@@ -70,7 +71,13 @@ def _note_debts(pool: Mapping[str, Any], tenants: Mapping[str, Standing]) -> Non
 def _used(budget: Mapping[str, Any]) -> dict[str, Any]:
     limit, remaining = budget.get("limit") or 0.0, budget.get("remaining") or 0.0
     part = 1.0 - remaining / limit if limit else 1.0
-    return {**budget, "part": min(1.0, max(0.0, part)), "level": _level(part)}
+    resets = budget.get("resets_at")
+    return {
+        **budget,
+        "part": min(1.0, max(0.0, part)),
+        "level": _level(part),
+        "resets": datetime.fromisoformat(resets) if resets else None,
+    }
 
 
 def _level(part: float) -> str:

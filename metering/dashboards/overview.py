@@ -96,23 +96,28 @@ def charts(
         ),
         empty=0.0,
     )
-    waits = [share.queue_p95_ms for share in shares[:MOST]]
+    waits = [seconds(share.queue_p95_ms) for share in shares[:MOST]]
     return {
         "tokens": figures.stacked(grid.times, tokens, ink, "tokens", percent=False),
         "share": figures.stacked(grid.times, tokens, ink, "tokens", percent=True),
         "debt": debt_chart(since, until, chosen, shown, ink),
-        "queue": figures.bars(shown, waits, ink, " ms"),
+        "queue": figures.bars(shown, waits, ink, " s"),
         "throttle": figures.lines(grid.times, _rates(grid, points, shown), ink, "%"),
         "reasons": reason_chart(since, until, shown, ink),
     }
+
+
+def seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
 
 
 def debt_chart(
     since: datetime, until: datetime, chosen: Range, shown: Sequence[str], ink: figures.Ink
 ) -> figures.Figure:
     step = max(chosen.length / 180, timedelta(seconds=5))
-    points = [p for p in selectors.sample_series(since, until, step) if p.tenant in shown]
     grid = Grid.over(since, until, step)
+    series = selectors.sample_series(grid.times[0], until, step)
+    points = [point for point in series if point.tenant in shown]
     largest = _largest_debts(grid, points)
     bound = max((point.bound_units for point in points), default=0.0)
     values = grid.sums(((at, name, debt) for (at, name), debt in largest.items()), empty=None)

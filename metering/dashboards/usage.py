@@ -50,10 +50,13 @@ def charts(name: str, since: datetime, until: datetime, chosen: Range) -> dict[s
     requests = grid.sums(ends, empty=0.0)
     ink = figures.Ink(["prompt", "completion"])
     ends_ink = figures.Ink(["served", "throttled"])
-    return {
+    drawn = {
         "tokens": figures.stacked(grid.times, tokens, ink, "tokens", percent=False),
         "requests": figures.stacked(grid.times, requests, ends_ink, "requests", percent=False),
     }
+    for figure in drawn.values():
+        figure["layout"] |= figures.OWN_LEGEND
+    return drawn
 
 
 def advice(reason: str) -> str:

@@ -157,7 +157,7 @@ def value_text(field: str, value: Any) -> str:
 def budget_text(budget: dict[str, Any]) -> str:
     if budget["kind"] == "burst":
         return f"{budget['cost']:,.12g} units, refills {budget['refill_per_second']:,.12g} a second"
-    return f"{budget['cost']:,.12g} units a {budget['period']}, then {budget['on_exhausted']}"
+    return f"{budget['cost']:,.12g} units per {budget['period']}, then {budget['on_exhausted']}"
 
 
 def pools(request: HttpRequest) -> HttpResponse:

@@ -17,7 +17,7 @@ from django import forms
 
 from tenants import places
 from tenants.core.diff import Kind, named
-from tenants.core.document import Document, Part
+from tenants.core.document import Document, Part, plain_numbers
 from tenants.core.issue import Issue
 from tenants.forms import objects, rows
 from tenants.forms.parts import PartForm, flatten
@@ -156,5 +156,6 @@ class Sheet:
 
 
 def as_fields(part: Part) -> dict[str, Any]:
-    fields: dict[str, Any] = part.model_dump(exclude={"applications"}, exclude_none=True)
+    said = part.model_dump(exclude={"applications"}, exclude_none=True)
+    fields: dict[str, Any] = plain_numbers(said)
     return fields

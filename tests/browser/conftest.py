@@ -1,0 +1,79 @@
+"""A real Chromium against the console, with data to look at.
+
+Sync Playwright runs an event loop in this thread; Django then takes each query for one inside
+async code, and must be told that it is not (`DJANGO_ALLOW_ASYNC_UNSAFE`).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings
+from playwright.sync_api import Browser, Page, sync_playwright
+from tests import builders
+
+ARTEFACTS = Path(__file__).resolve().parent.parent / "artefacts"
+ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    found = shutil.which("chromium") or shutil.which("chromium-browser")
+    if found is None:
+        pytest.fail("these tests need Debian's Chromium: apt-get install -y chromium")
+    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=found, args=ARGUMENTS)
+        yield browser
+        browser.close()
+    os.environ.pop("DJANGO_ALLOW_ASYNC_UNSAFE")
+
+
+@pytest.fixture
+def page(chromium: Browser) -> Iterator[Page]:
+    """A desk's window; whatever the console logs as an error fails the test."""
+    context = chromium.new_context(viewport={"width": 1440, "height": 900})
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on(
+        "console",
+        lambda message: errors.append(message.text) if message.type == "error" else None,
+    )
+    page.set_default_timeout(15_000)
+    yield page
+    context.close()
+    assert not [error for error in errors if "status of 4" not in error], errors
+
+
+@pytest.fixture
+def people(transactional_db: None) -> dict[str, Any]:
+    builders.apply_policy()
+    return builders.cast()
+
+
+@pytest.fixture
+def login(client: Any, live_server: Any) -> Any:
+    """Put a session's cookie into the page: the login form has a test of its own."""
+
+    def put(page: Page, user: Any) -> None:
+        client.force_login(user)
+        cookie = {"name": settings.SESSION_COOKIE_NAME, "url": live_server.url}
+        cookie["value"] = client.cookies[settings.SESSION_COOKIE_NAME].value
+        page.context.add_cookies([cookie])
+
+    return put
