@@ -99,7 +99,7 @@ def recover(base: Path, budget_of: store.BudgetOf) -> Recovered:
                 left = [_as_ended(entry.abandoned()) for entry in reader.open_entries()]
                 abandoned += save_or_set_aside(left, budget_of, base) if left else 0
                 reader.close()
-                shutil.rmtree(folder)
+                shutil.rmtree(folder, ignore_errors=True)  # it may just be another process's find
     if records or abandoned:
         log.warning("journal_recovered", records=records, abandoned=abandoned)
     return Recovered(records, abandoned)

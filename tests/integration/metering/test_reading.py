@@ -200,3 +200,12 @@ def test_the_newest_records_come_first_and_a_tenant_sees_its_own():
     save(record(request_id="b", tenant="bob"))
     recent = selectors.recent_records(tenant="alice", limit=2)
     assert [one.request_id for one in recent] == ["a4", "a3"]
+
+
+def test_every_scheduled_task_exists(settings):
+    from fairlane.celery import app
+
+    app.loader.import_default_modules()
+    scheduled = {entry["task"] for entry in settings.CELERY_BEAT_SCHEDULE.values()}
+    assert {"metering.tasks.roll_up", "metering.tasks.purge_records"} <= scheduled
+    assert scheduled <= set(app.tasks)
