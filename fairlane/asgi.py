@@ -24,6 +24,11 @@ class Fairlane:
         self.gateway = gateway
         self.console = console
 
+    def drain(self) -> None:
+        """The server is to stop; what runs may finish."""
+        if self.gateway is not None:
+            self.gateway.drain()
+
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)

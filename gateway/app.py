@@ -34,6 +34,7 @@ class GatewayApp:
         self._born = int(time.time())
         self.start = gateway.start
         self.stop = gateway.stop
+        self.drain = gateway.drain
         self._plain: dict[str, Handler] = {
             "/healthz": self._healthz,
             "/readyz": self._readyz,

@@ -45,6 +45,7 @@ T = TypeVar("T")
 POLL_S = 0.25
 SAMPLE_S = 1.0
 LAG_PROBE_S = 0.1
+DRAIN_MARGIN_S = 2.0  # to answer those that are turned away
 
 
 class Gateway:
@@ -100,6 +101,18 @@ class Gateway:
     def snapshot(self) -> PolicySnapshot:
         assert self.calls is not None
         return self.calls.snapshot
+
+    def drain(self) -> None:
+        """Not ready from now on. What still waits for a place shortly before the server stops
+        waiting is told to come again, instead of losing its connection."""
+        self.ready = False
+        wait_s = max(0.0, settings.FAIRLANE_DRAIN_SECONDS - DRAIN_MARGIN_S)
+        asyncio.get_running_loop().call_later(wait_s, self._turn_away)
+
+    def _turn_away(self) -> None:
+        assert self.calls is not None
+        for request_id in list(self.calls.waiting):
+            self.scheduler.drop(request_id, "shutting_down")
 
     async def stop(self) -> None:
         self.ready = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 from argparse import ArgumentParser
 from typing import Any
@@ -81,6 +82,16 @@ def worker_command() -> list[str]:
     ]
 
 
+class DrainingServer(uvicorn.Server):
+    """Tells the gateway that it is to stop before connections are waited for, not after."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        from fairlane.asgi import application
+
+        application.drain()
+        await super().shutdown(sockets)
+
+
 def serve(host: str, port: int) -> None:
     config = uvicorn.Config(
         "fairlane.asgi:application",
@@ -100,7 +111,7 @@ def serve(host: str, port: int) -> None:
     # kill the process before its children are stopped.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
-    server = uvicorn.Server(config)
+    server = DrainingServer(config)
     server.run()
     if not server.started:
         raise CommandError(f"could not start on {host}:{port}; the lines above say why")
