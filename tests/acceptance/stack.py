@@ -1,0 +1,173 @@
+"""The product as its user starts it: processes, sockets, a folder of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+PATIENCE_S = 60.0
+
+
+def until(true: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
+    """Wait for a condition; its value, once it holds."""
+    deadline = time.monotonic() + patience_s
+    while True:
+        found = true()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {patience_s:g} s in vain: {what}")
+        time.sleep(0.02)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answers(url: str) -> bool:
+    try:
+        return httpx.get(url, timeout=2).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@dataclass
+class Stack:
+    """One data folder, one policy, one `serve`, and engines beside it."""
+
+    folder: Path
+    engines: list[str] = field(default_factory=list)  # base URLs with /v1
+    port: int = 0
+    serving: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @property
+    def env(self) -> dict[str, str]:
+        own = {"FAIRLANE_DATA_DIR": str(self.folder), "SECRET_KEY": "only-for-tests"}
+        return {**os.environ, **own, "DATABASE_URL": "", "REDIS_URL": ""}
+
+    def manage(self, *arguments: str, give: str | None = None, fails: bool = False) -> str:
+        done = subprocess.run(
+            [sys.executable, "manage.py", *arguments],
+            cwd=ROOT,
+            env=self.env,
+            input=give,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert (done.returncode != 0) is fails, done.stdout + done.stderr
+        return done.stdout
+
+    def apply(self, policy: dict[str, Any]) -> None:
+        self.manage("policy", "apply", "-", give=yaml.safe_dump(policy))
+
+    def key(self, tenant: str, *more: str) -> str:
+        made = self.manage("keys", "create", "--tenant", tenant, "--json", *more)
+        return str(json.loads(made)["key"])
+
+    def records(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.manage("usage", "export").splitlines()]
+
+    def live(self, token: str) -> list[dict[str, Any]]:
+        headers = {"Authorization": f"Token {token}"}
+        found: list[dict[str, Any]] = httpx.get(f"{self.url}/api/v1/live/", headers=headers).json()
+        return found
+
+    def start(self) -> None:
+        self.port = self.port or free_port()
+        log = (self.folder / "serve.log").open("ab")
+        self.serving = subprocess.Popen(
+            [sys.executable, "manage.py", "serve", "--port", str(self.port)],
+            cwd=ROOT,
+            env=self.env,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        log.close()
+        until(self._is_up, f"serve is ready; its log is {self.folder}/serve.log")
+
+    def _is_up(self) -> bool:
+        assert self.serving is not None
+        assert self.serving.poll() is None, (self.folder / "serve.log").read_text()
+        return answers(f"{self.url}/readyz")
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        assert self.serving is not None
+        self.serving.send_signal(number)
+        status = self.serving.wait(PATIENCE_S)
+        self.serving = None
+        return status
+
+
+@contextmanager
+def engine(folder: Path, *options: str, model: str = "demo-chat") -> Iterator[str]:
+    """A simulated engine as a process of its own; its base URL."""
+    port = free_port()
+    log = (folder / f"engine-{port}.log").open("ab")
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "engine", "--port", str(port), "--model", model, *options],
+        cwd=ROOT,
+        env={**os.environ, "FAIRLANE_DATA_DIR": str(folder), "SECRET_KEY": "only-for-tests"},
+        stdout=log,
+        stderr=log,
+    )
+    log.close()
+    try:
+        until(lambda: answers(f"http://127.0.0.1:{port}/health"), "the engine answers")
+        yield f"http://127.0.0.1:{port}/v1"
+    finally:
+        process.terminate()
+        process.wait(PATIENCE_S)
+
+
+@contextmanager
+def stack(
+    folder: Path, policy: Callable[[list[str]], dict[str, Any]], engines: int = 1, *options: str
+) -> Iterator[Stack]:
+    """Engines, database, policy and `serve`; all of it ends with the block."""
+    with ExitStack() as stopping:
+        urls = [stopping.enter_context(engine(folder, *options)) for _ in range(engines)]
+        made = Stack(folder, urls)
+        made.manage("migrate", "--verbosity", "0")
+        made.apply(policy(urls))
+        made.start()
+        try:
+            yield made
+        finally:
+            if made.serving is not None:
+                made.stop()
+
+
+def demo_policy(urls: list[str]) -> dict[str, Any]:
+    """The policy of `make run`, its pool pointed at these engines."""
+    policy: dict[str, Any] = yaml.safe_load((ROOT / "fairlane/demo/policy.yaml").read_text())
+    policy["pools"][0]["endpoints"] = [{"url": url} for url in urls]
+    return policy
+
+
+def password_in(text: str) -> str:
+    found = re.search(r'"password": "([^"]+)"', text)
+    assert found is not None
+    return found[1]
