@@ -36,7 +36,7 @@ from metering.journal import Journal
 from metering.ledger import LedgerWriter, PolicyBudgets, load_accounts, recover
 from metering.services import write_sample
 from scheduling.runtime import LocalScheduler
-from tenants.core.snapshot import PolicySnapshot, PoolPolicy
+from tenants.core.snapshot import EndpointPolicy, PolicySnapshot, PoolPolicy
 from tenants.selectors import current_version, load_snapshot
 
 log = structlog.get_logger("fairlane.gateway")
@@ -55,7 +55,7 @@ class Gateway:
         self.calls: Calls | None = None
         self._database = ThreadPoolExecutor(1, thread_name_prefix="gateway-database")
         self._tasks: list[asyncio.Task[None]] = []
-        self._learnt: set[str] = set()
+        self._learnt: dict[str, tuple[EndpointPolicy, ...]] = {}
 
     async def start(self) -> None:
         at = datetime.now(UTC)
@@ -142,13 +142,13 @@ class Gateway:
             if reason is not None:
                 self.scheduler.drop(request_id, reason)
         for pool in snapshot.pools.values():
-            if pool.model not in self._learnt:
+            if self._learnt.get(pool.model) != pool.endpoints:
                 self._learn(pool)
         metrics.policy_revision.set(snapshot.revision)
 
     def _learn(self, pool: PoolPolicy) -> None:
-        self._learnt.add(pool.model)
-        task = asyncio.create_task(self.engines.learn_context(pool), name=f"learn {pool.model}")
+        self._learnt[pool.model] = pool.endpoints
+        task = asyncio.create_task(self.engines.learn(pool), name=f"learn {pool.model}")
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
 
@@ -184,6 +184,9 @@ class Gateway:
         assert self.calls is not None
         snapshot = self.calls.snapshot
         live = self.scheduler.live()
+        for model, pool in live["pools"].items():
+            for url, endpoint in pool["endpoints"].items():
+                endpoint["simulated"] = self.engines.facts.is_simulated(model, url)
         now = time.monotonic()
         tenants = live.setdefault("tenants", {})
         for name, state in tenants.items():

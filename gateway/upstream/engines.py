@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import hmac
 import os
@@ -21,15 +20,15 @@ from gateway.dialects import DIALECTS, Dialect
 from gateway.errors import ApiError, Outcome
 from gateway.run import Run
 from gateway.upstream.client import EngineClient
+from gateway.upstream.facts import EngineFacts, read_short
 from gateway.wire.headers import Asked, to_engine
 from gateway.wire.request import Kind, ParsedCall, rewrite
-from gateway.wire.usage import EngineError, decode, read_body
+from gateway.wire.usage import EngineError, read_body
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
 Response = httpx.Response
 TransportError = httpx.TransportError
 PATHS: Final[dict[Kind, str]] = {"chat": "/chat/completions", "completions": "/completions"}
-MAX_ERROR_BYTES = 64 * 1024
 RETRY_NO_ENDPOINT_S = 5.0  # about one round of health checks
 FULL = (429, 503)
 FROM_ENGINE = (b"x-fairlane-source", b"engine")
@@ -48,11 +47,11 @@ class Engines:
         unreachable: Callable[[str, str], None],
     ) -> None:
         self.client = client
+        self.facts = EngineFacts(client)
         self._is_healthy = is_healthy
         self._unreachable = unreachable
         self._salt_key = salt_key
         self._salts: dict[str, str] = {}
-        self._context: dict[str, int] = {}  # model -> the longest sequence its engine takes
         self._authorization: dict[str, bytes] = {}
 
     def configure(self, snapshot: PolicySnapshot) -> list[str]:
@@ -83,32 +82,13 @@ class Engines:
             salt = self._salts[tenant] = mac.hexdigest()[:32]
         return salt
 
-    async def learn_context(self, pool: PoolPolicy) -> None:
-        """How long a sequence the pool's engine takes; stays unknown where it does not say."""
-        for endpoint in pool.endpoints:
-            try:
-                response = await self.client.send(
-                    "GET",
-                    f"{endpoint.url}/models",
-                    self._key_header(pool),
-                    b"",
-                    connect_s=pool.timeouts.connect,
-                    first_byte_s=pool.timeouts.connect,
-                )
-                body = decode(await _read(response, pool.timeouts.connect))
-                models = body.get("data", ()) if isinstance(body, dict) else ()
-                lengths = [m.get("max_model_len") for m in models if isinstance(m, dict)]
-                known = [n for n in lengths if isinstance(n, int) and n > 0]
-                if known:
-                    self._context[pool.model] = min(known)
-                    return
-            except (ApiError, TransportError):
-                continue
+    async def learn(self, pool: PoolPolicy) -> None:
+        await self.facts.learn(pool, self._key_header(pool))
 
     def room_for_output(self, model: str, prompt_tokens: int, most: int) -> int | None:
         """A bound on the output to give the engine where the caller gave none: policy's, kept
         inside the engine's context, which it would refuse to pass. None: leave it to the engine."""
-        context = self._context.get(model)
+        context = self.facts.context_tokens(model)
         if context is None:
             return most
         room = context - prompt_tokens - prompt_tokens // 4 - 64  # the estimate may be short
@@ -165,29 +145,10 @@ class Engines:
         self, response: httpx.Response, dialect: Dialect, patience_s: float
     ) -> ApiError:
         try:
-            said = read_body(await _read(response, patience_s), dialect).error
+            said = read_body(await read_short(response, patience_s), dialect).error
         except TransportError:
             said = None
         return refusal(response.status_code, said, response.headers.get("retry-after"))
-
-
-async def _read(response: httpx.Response, patience_s: float) -> bytes:
-    """A short body; the rest of a longer one is not waited for."""
-    parts: list[bytes] = []
-    size = 0
-    assert isinstance(response.stream, httpx.AsyncByteStream)
-    try:
-        async with asyncio.timeout(patience_s):
-            async for part in response.stream:
-                parts.append(part)
-                size += len(part)
-                if size > MAX_ERROR_BYTES:
-                    break
-    except TimeoutError:
-        pass
-    finally:
-        await response.stream.aclose()
-    return b"".join(parts)
 
 
 def refusal(status: int, said: EngineError | None, retry_after: str | None) -> ApiError:
