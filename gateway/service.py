@@ -45,6 +45,7 @@ T = TypeVar("T")
 POLL_S = 0.25
 SAMPLE_S = 1.0
 LAG_PROBE_S = 0.1
+MOST_SHOWN_IDLE = 200
 DRAIN_MARGIN_S = 2.0  # to answer those that are turned away
 
 
@@ -187,12 +188,7 @@ class Gateway:
         for model, pool in live["pools"].items():
             for url, endpoint in pool["endpoints"].items():
                 endpoint["simulated"] = self.engines.facts.is_simulated(model, url)
-        now = time.monotonic()
-        tenants = live.setdefault("tenants", {})
-        for name, state in tenants.items():
-            policy = snapshot.tenants.get(name)
-            budgets = policy.budgets if policy else ()
-            state["budgets"] = self.accounts.budgets(budgets, now, at)
+        self._add_budgets(live.setdefault("tenants", {}), snapshot, at)
         return {
             "gateway": self.name,
             "at": at.isoformat().replace("+00:00", "Z"),
@@ -201,6 +197,16 @@ class Gateway:
             "state": "local",
             **live,
         }
+
+    def _add_budgets(self, tenants: dict[str, Any], snapshot: PolicySnapshot, at: datetime) -> None:
+        """Of every tenant while they are few; of many, those that have requests now."""
+        if len(snapshot.tenants) <= MOST_SHOWN_IDLE:
+            for name in snapshot.tenants.keys() - tenants.keys():
+                tenants[name] = {"running": 0, "queued": 0}
+        now = time.monotonic()
+        for name, state in tenants.items():
+            policy = snapshot.tenants.get(name)
+            state["budgets"] = self.accounts.budgets(policy.budgets if policy else (), now, at)
 
     async def _keep(self, step: Callable[[], Any], every_s: float) -> None:
         """Run a step again and again; one that fails is logged once until it works again."""
