@@ -290,7 +290,7 @@ def _cut(event: bytes, at: int) -> tuple[bytes, bytes] | None:
 
 def _without_usage(event: bytes, frame: dict[str, Any]) -> bytes:
     cut = _cut(event, event.rfind(_USAGE))
-    if cut is not None and _USAGE not in cut[0]:
+    if cut is not None:
         return cut[0]
     shown = {name: value for name, value in frame.items() if name != "usage"}
     return sse.with_data(event, json.dumps(shown, separators=(",", ":")).encode())

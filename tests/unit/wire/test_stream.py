@@ -151,12 +151,27 @@ def test_running_usage_that_lags_behind_the_frames_is_raised_to_them() -> None:
     assert metered.usage == Usage(30, 0, 5)
 
 
+def test_the_last_running_usage_counts_however_it_was_read() -> None:
+    metered = meter("openai")
+    run(metered, [token() * 2, token(usage=counts(10, 50)), finish(usage=counts(10, 60))])
+    assert metered.usage == Usage(10, 0, 60)
+    assert metered.usage_is_final
+
+
+def test_a_finish_reason_may_come_with_the_last_content() -> None:
+    last = event(frame({"content": "end"}, "length"))
+    metered = meter()
+    assert run(metered, [token() * 2, last]) == token() * 2 + last
+    assert (metered.tokens, metered.finish_reasons) == (3, {0: "length"})
+
+
 def test_running_usage_of_several_choices_is_added_up() -> None:
-    frames = [token(index=i, usage=counts(10, n)) for n in (1, 2, 3) for i in (0, 1)]
+    frames = [token(index=i, usage=counts(10, n)) for n in (4, 8, 12) for i in (0, 1)]
+    opening = role(0) + role(1) + token(index=0)
     metered = meter(expected=2)
-    shown = run(metered, [role(0), role(1), *frames])
-    assert metered.usage == Usage(10, 0, 6)
-    assert shown == role(0) + role(1) + (token(index=0) + token(index=1)) * 3
+    shown = run(metered, [opening, *frames])
+    assert metered.usage == Usage(10, 0, 24)
+    assert shown == opening + (token(index=0) + token(index=1)) * 3
     metered = meter(expected=2)
     run(metered, [*frames, usage(10, 7), DONE])
     assert metered.usage == Usage(10, 0, 7), "the engine's own sum wins"
@@ -189,11 +204,13 @@ def test_the_role_frame_of_a_late_choice_is_no_output() -> None:
 
 def test_an_error_inside_a_stream_is_seen_and_passed_on() -> None:
     broken = event({"error": {"message": "CUDA error", "type": "InternalServerError"}})
-    metered = meter()
-    assert run(metered, [token(), broken, DONE]) == token() + broken + DONE
-    assert metered.error is not None
-    assert metered.error.message == "CUDA error"
-    assert not metered.finish().complete
+    beside = token(error={"message": "CUDA error"})
+    for bad in (broken, beside):
+        metered = meter()
+        assert run(metered, [token(), bad, DONE]) == token() + bad + DONE
+        assert metered.error is not None
+        assert metered.error.message == "CUDA error"
+        assert not metered.finish().complete
 
 
 @pytest.mark.parametrize("cut", range(1, len(finish())))
@@ -285,8 +302,9 @@ def test_other_lines_of_an_event_survive_the_cutting() -> None:
 
 
 def test_an_event_past_the_bound_ends_the_stream() -> None:
-    for chunks in ([b"data: " + b"x" * 300], [b"data: ", b"x" * 150, b"x" * 150, b"\n\n"]):
-        metered = meter(limit=200)
+    short, long = token(), token("x" * 300)
+    for chunks in ([long], [short, long], [short, long[:250], long[250:]], [short, long[:-2]]):
+        metered = meter(limit=300)
         with pytest.raises(ApiError) as caught:
             run(metered, chunks)
         assert caught.value.outcome is Outcome.ENGINE_ERROR
