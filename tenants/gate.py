@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any
 
 from django.core.exceptions import PermissionDenied
-from django.http import Http404, HttpRequest, HttpResponseBase
+from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseNotAllowed
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
 
@@ -66,7 +66,9 @@ def viewer(request: HttpRequest) -> Viewer:
 
 
 def gated(action: Action, view: View, home: str | None = None) -> View:
-    """`home` is where a tenant's people are sent instead of a refusal."""
+    """`home` is where a tenant's people are sent instead of a refusal. A page that only shows
+    takes no POST."""
+    methods = ["GET", "HEAD", "POST"] if action.endswith(".edit") else ["GET", "HEAD"]
 
     @wraps(view)
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -75,6 +77,8 @@ def gated(action: Action, view: View, home: str | None = None) -> View:
             raise PermissionDenied("This account has no role yet.")
         request.viewer = found  # type: ignore[attr-defined]
         if found.can(action):
+            if request.method not in methods:
+                return HttpResponseNotAllowed(methods)
             return view(request, *args, **kwargs)
         if home and found.confined:
             return redirect(home)

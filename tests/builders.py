@@ -16,6 +16,7 @@ from tenants import services
 from tenants.services import Actor
 
 ROOT = Actor("root", "system")
+FAST_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # slow ones cost a second each
 PASSWORD = "a-long-password-for-tests"
 
 LIMITS = {

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.conf import settings
+from django.conf import settings as configured
 from playwright.sync_api import Browser, Page, sync_playwright
+
 from tests import builders
 
 ARTEFACTS = Path(__file__).resolve().parent.parent / "artefacts"
@@ -61,7 +62,8 @@ def page(chromium: Browser) -> Iterator[Page]:
 
 
 @pytest.fixture
-def people(transactional_db: None) -> dict[str, Any]:
+def people(transactional_db: None, settings: Any) -> dict[str, Any]:
+    settings.PASSWORD_HASHERS = builders.FAST_HASHERS
     builders.apply_policy()
     return builders.cast()
 
@@ -72,8 +74,8 @@ def login(client: Any, live_server: Any) -> Any:
 
     def put(page: Page, user: Any) -> None:
         client.force_login(user)
-        cookie = {"name": settings.SESSION_COOKIE_NAME, "url": live_server.url}
-        cookie["value"] = client.cookies[settings.SESSION_COOKIE_NAME].value
+        cookie = {"name": configured.SESSION_COOKIE_NAME, "url": live_server.url}
+        cookie["value"] = client.cookies[configured.SESSION_COOKIE_NAME].value
         page.context.add_cookies([cookie])
 
     return put

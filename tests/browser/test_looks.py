@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
+
 from tenants import services
 from tests import builders
 from tests.browser.conftest import ARTEFACTS

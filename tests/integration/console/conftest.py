@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tests import builders
+
+
+@pytest.fixture
+def people(db: None, settings: Any) -> dict[str, Any]:
+    settings.PASSWORD_HASHERS = builders.FAST_HASHERS
+    builders.apply_policy()
+    return builders.cast()
+
+
+@pytest.fixture
+def as_(people: dict[str, Any]) -> Callable[[str], Client]:
+    """A browser in which the person of that role is logged in."""
+
+    def logged_in(role: str) -> Client:
+        client = Client()
+        client.force_login(people[role])
+        return client
+
+    return logged_in
+
+
+@pytest.fixture
+def admin(as_: Callable[[str], Client]) -> Client:
+    return as_("admin")
