@@ -30,8 +30,8 @@ LANES = (
     LaneConfig("batch", 2, 0.1, 0.9),
 )
 DEPTH = 2  # requests that each tenant has waiting
-DECISIONS = 2_000  # in a round
-ROUNDS = 20
+DECISIONS = 500  # in a round
+ROUNDS = 80
 
 
 def config(tenants: int, max_load: float) -> SchedulerConfig:

@@ -189,9 +189,12 @@ def test_a_refund_from_before_the_last_lift_does_not_wind_up() -> None:
 
 def test_a_refund_that_the_lift_did_not_cover_is_given() -> None:
     world = World(config(pool(2)))
-    held = world.ask("alice", 1000)
+    world.ask("carol", times=2)
     world.ask("bob", 10, times=300)
-    world.ask("alice", 10, times=100)  # at 1000, far ahead of Bob: nothing to lift
+    held = world.ask("alice", 1000)
+    world.run(2)
+    assert held in world.running
+    world.ask("alice", 10, times=100)  # at 1010, far ahead of Bob: nothing to lift
     world.end(held, 10)
     turns = world.take_turns(40)
     assert turns.count("alice") == pytest.approx(20, abs=1)

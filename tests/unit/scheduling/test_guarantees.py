@@ -1,9 +1,22 @@
 """The guarantees on random workloads: bounds on unfairness and waiting, and replay.
 
-Broken on purpose, once each, on 2026-11 (the broken versions are not in the history); the tests
-that fell:
+Broken on purpose, one at a time, and what fell (the broken versions were never committed):
 
-{MUTATIONS}
+- lift to the least of those who wait, left out: 21 tests, among them
+  test_two_backlogged_tenants_stay_within_the_bound and
+  test_whoever_comes_back_gets_no_more_than_those_who_stayed
+- lift to whoever left last, left out:
+  test_a_return_after_the_queue_had_drained_earns_nothing_either
+- lift skipped while work is in flight: test_work_in_flight_does_not_spare_a_tenant_the_lift
+- weight division left out: test_two_backlogged_tenants_stay_within_the_bound,
+  test_service_is_shared_by_weight_whatever_the_shape_of_requests, test_a_new_weight_…
+- correction at settlement left out: test_shares_follow_what_was_used_not_what_was_estimated
+- a refund taken back under the lift: test_a_refund_from_before_the_last_lift_does_not_wind_up
+- no fresh heap entry on a decrease: test_shares_follow_what_was_used_not_what_was_estimated
+- credit without its cap: test_credit_does_not_grow_past_its_cap_while_the_lane_cannot_run
+- a parked tenant keeps all of its arrears: test_being_parked_earns_no_credit
+- small requests pass without limit: test_those_who_pass_do_not_get_ahead_for_good; the endpoint
+  not held: test_a_large_request_is_not_starved_by_small_ones_of_ever_new_tenants
 """
 
 from __future__ import annotations
