@@ -1,0 +1,80 @@
+"""Policy as the scheduler takes it, and who may wait on under a new one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import get_args
+
+import pytest
+
+from gateway.calls import LOST, lost_place
+from gateway.policy import scheduler_config, why_drop
+from scheduling.core.model import DropReason, EndpointConfig, LaneConfig, TenantConfig
+from scheduling.seam import NotGranted
+from tenants.core.snapshot import PolicySnapshot
+from tests.unit.gateway.cast import AT, A, B, planned_run, snapshot
+
+
+def test_lanes_come_by_rank_with_their_shares_and_ceilings() -> None:
+    assert scheduler_config(snapshot()).lanes == (
+        LaneConfig("critical", 0, 0.3, 1.0),
+        LaneConfig("standard", 1, 0.0, 1.0),
+        LaneConfig("batch", 2, 0.0, 0.5),
+    )
+
+
+def test_tenants_come_with_weight_limit_and_their_applications_weights() -> None:
+    found = scheduler_config(snapshot(alice={"limits": {"max_running": 3}, "weight": 8})).tenants
+    assert found["alice"] == TenantConfig(8.0, 3, {"bot": 3.0})
+    assert found["bob"] == TenantConfig(1.0, None, {})
+
+
+def test_pools_come_with_their_endpoints_and_what_each_may_hold() -> None:
+    capacity = {"max_running": 2, "max_running_tokens": 500}
+    pools = scheduler_config(snapshot(pool={"capacity": capacity, "locality_quantum": 9})).pools
+    assert pools["chat"].endpoints == (EndpointConfig(A, 2, 500.0), EndpointConfig(B, 2, 500.0))
+    assert pools["chat"].locality_quantum == 9
+
+
+def test_a_drained_endpoint_takes_nothing_new() -> None:
+    ends = scheduler_config(snapshot()).pools["org/code"].endpoints
+    assert [(end.id, end.available) for end in ends] == [(A, False), (B, True)]
+
+
+@pytest.mark.parametrize(
+    ("name", "policy", "reason"),
+    [
+        ("alice", snapshot(revision=2), None),
+        ("alice", snapshot(alice={"weight": 9}), None),
+        ("bot", snapshot(alice={"applications": []}), "key_revoked"),
+        ("bot", snapshot(without=("bot",)), "key_revoked"),
+        ("bob", snapshot(without=("bob",)), "tenant_removed"),
+        ("alice", snapshot(alice={"enabled": False}), "tenant_suspended"),
+    ],
+)
+def test_who_waits_is_judged_again_under_the_new_policy(
+    name: str, policy: PolicySnapshot, reason: DropReason | None
+) -> None:
+    assert why_drop(policy, planned_run(snapshot(), name), AT) == reason
+
+
+def test_a_key_that_expires_while_its_call_waits_is_refused() -> None:
+    policy = snapshot()
+    run = planned_run(policy)
+    assert run.who is not None
+    expiring = replace(run.who.key, expires_at=AT)
+    later = replace(policy, keys={run.who.digest: expiring})
+    assert why_drop(later, run, AT - timedelta(microseconds=1)) is None
+    assert why_drop(later, run, AT) == "key_revoked"
+
+
+@pytest.mark.parametrize("reason", get_args(DropReason))
+def test_every_way_to_lose_a_place_has_its_answer(reason: DropReason) -> None:
+    error = lost_place(NotGranted(reason), planned_run())
+    assert error.status >= 400
+    assert error.message.endswith(".")
+
+
+def test_no_answer_is_kept_for_a_reason_that_does_not_exist() -> None:
+    assert set(LOST) == set(get_args(DropReason))

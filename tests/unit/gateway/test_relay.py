@@ -1,0 +1,203 @@
+"""An engine's answer on its way: what passes, what is counted, and what a break looks like."""
+
+from __future__ import annotations
+
+import httpx
+import pytest
+
+from tests.unit.gateway.cast import A, snapshot
+from tests.unit.gateway.world import SSE, Stream, World, full_stream, streamed, whole
+from tests.unit.wire.frames import DONE, event, finish, role, token, usage
+
+ALONE = {"endpoints": [{"url": A}]}
+HASTY = {"connect": 1, "first_token": 0.02, "idle": 0.02, "total": 5}
+
+
+async def test_a_stream_passes_without_the_usage_that_was_not_asked_for() -> None:
+    world = World()
+    caller = await world.ask(streamed(*full_stream()), stream=True)
+    assert caller.status == 200
+    assert caller.body == b"".join((role(), token("Hi"), token(" there"), finish(), DONE))
+    assert caller.headers["content-type"].startswith("text/event-stream")
+    assert (world.record.prompt_tokens, world.record.completion_tokens) == (12, 2)
+    assert (world.record.usage_source, world.record.status) == ("engine", 200)
+    assert world.record.ttft_ms is not None
+
+
+async def test_a_stream_keeps_the_usage_that_was_asked_for() -> None:
+    options = {"include_usage": True}
+    caller = await World().ask(streamed(*full_stream()), stream=True, stream_options=options)
+    assert usage(12, 2) in caller.body
+
+
+async def test_a_stream_without_any_usage_is_counted() -> None:
+    world = World()
+    await world.ask(streamed(role(), token(), token(), token(), finish(), DONE), stream=True)
+    assert (world.record.completion_tokens, world.record.usage_source) == (3, "counted")
+
+
+async def test_a_stream_that_ends_with_its_last_choice_but_without_done_is_complete() -> None:
+    world = World()
+    caller = await world.ask(streamed(token(), finish("length")), stream=True)
+    assert caller.body == token() + finish("length")
+    assert (world.record.status, world.record.finish_reason) == (200, "length")
+    assert world.is_empty
+
+
+@pytest.mark.parametrize("then", ["break", "end"])
+async def test_a_stream_that_breaks_before_its_first_byte_is_still_an_http_error(
+    then: str,
+) -> None:
+    world = World(snapshot(pool=ALONE))
+    caller = await world.ask(streamed(then=then), stream=True)
+    assert (caller.status, caller.error["code"]) == (502, "engine_error")
+    assert caller.headers["content-type"] == "application/json"
+    assert world.record.status == 502
+    assert world.is_empty
+
+
+@pytest.mark.parametrize("then", ["break", "end"])
+async def test_a_stream_that_breaks_after_it_ends_with_an_error_event_and_no_done(
+    then: str,
+) -> None:
+    world = World()
+    caller = await world.ask(streamed(role(), token(), token(), then=then), stream=True)
+    assert caller.status == 200
+    assert caller.body.startswith(role() + token() + token())
+    assert caller.error["code"] == "engine_error"
+    assert DONE not in caller.body
+    record = world.record
+    assert (record.status, record.finish_reason) == (502, "error")
+    assert (record.completion_tokens, record.usage_source) == (2, "counted")
+    assert world.is_empty
+
+
+async def test_what_was_delivered_is_not_asked_of_another_engine() -> None:
+    world = World()
+    await world.ask(streamed(token(), then="break"), whole(), stream=True)
+    assert len(world.asked) == 1
+
+
+async def test_half_an_event_is_never_passed_on() -> None:
+    caller = await World().ask(streamed(token(), token()[:9], then="break"), stream=True)
+    assert caller.body.startswith(token() + b'data: {"error"')
+
+
+async def test_the_engines_own_error_event_is_not_followed_by_another() -> None:
+    world = World()
+    said = event({"error": {"message": "out of memory", "type": "server_error", "code": 500}})
+    caller = await world.ask(streamed(token(), said), stream=True)
+    assert caller.body == token() + said
+    assert world.record.status == 502
+    assert world.is_empty
+
+
+async def test_a_break_after_done_is_no_break() -> None:
+    world = World()
+    caller = await world.ask(streamed(*full_stream(), then="break"), stream=True)
+    assert caller.body.endswith(DONE)
+    assert world.record.status == 200
+    assert world.is_empty
+
+
+async def test_the_slot_is_free_as_soon_as_the_engine_is_done() -> None:
+    """Not when it closes its connection: some wait with that."""
+    world = World()
+    caller = world.call(streamed(*full_stream(), then="wait"), stream=True)
+    await world.until(lambda: DONE in caller.body)
+    assert world.is_empty
+    assert world.record.status == 200
+    caller.hang_up()
+    await caller.end()
+    assert world.record.status == 200
+
+
+@pytest.mark.parametrize("given", [(), (token(),)])
+async def test_a_stream_that_falls_silent_is_timed_out(given: tuple[bytes, ...]) -> None:
+    world = World(snapshot(pool={**ALONE, "timeouts": HASTY}))
+    caller = await world.ask(streamed(*given, then="wait"), stream=True)
+    assert caller.error["code"] == "engine_timeout"
+    assert caller.status == (200 if given else 504)
+    assert (world.record.status, world.record.finish_reason) == (504, "timeout")
+    assert world.is_empty
+
+
+async def test_a_caller_that_hangs_up_in_mid_stream_closes_the_engines_connection() -> None:
+    world = World()
+    stream = Stream(role(), token(), token(), then="wait")
+    caller = world.call(httpx.Response(200, headers=SSE, stream=stream), stream=True)
+    await world.until(lambda: token() * 2 in caller.body)
+    caller.hang_up()
+    await caller.end()
+    assert stream.is_closed
+    assert (world.record.status, world.record.finish_reason) == (499, "cancelled")
+    assert (world.record.completion_tokens, world.record.usage_source) == (2, "counted")
+    assert world.is_empty
+
+
+async def test_a_whole_answer_that_breaks_off_is_an_http_error_and_nothing_of_it_is_sent() -> None:
+    world = World(snapshot(pool=ALONE))
+    json = {"content-type": "application/json"}
+    stream = Stream(b'{"choices": [', then="break")
+    caller = await world.ask(httpx.Response(200, headers=json, stream=stream))
+    assert (caller.status, caller.error["code"]) == (502, "engine_error")
+    assert stream.is_closed
+    assert world.is_empty
+
+
+async def test_a_whole_answer_to_a_streaming_call_passes_whole() -> None:
+    world = World()
+    caller = await world.ask(whole(), stream=True)
+    assert (caller.status, caller.headers["content-type"]) == (200, "application/json")
+    assert world.record.usage_source == "engine"
+
+
+async def test_a_whole_answer_that_says_nothing_of_usage_is_estimated() -> None:
+    world = World()
+    await world.ask(httpx.Response(200, json={"choices": [{"finish_reason": "length"}]}))
+    record = world.record
+    assert (record.usage_source, record.finish_reason) == ("estimated", "length")
+    assert record.cost == record.estimated_cost > 0
+
+
+async def test_what_streams_past_the_expectation_is_charged_as_it_comes() -> None:
+    world = World()
+    pieces = [token()] * 400  # more than the 256 that nothing is known of
+    caller = world.call(streamed(role(), *pieces, then="wait"), stream=True)
+
+    def served() -> float:
+        lanes = world.scheduler.live()["pools"]["chat"]["lanes"]
+        return float(lanes["standard"]["served"])
+
+    await world.until(lambda: caller.body.count(token()) == 400)
+    [entry] = world.journal.entries
+    assert served() > entry.estimated_cost
+    assert served() <= entry.prompt_tokens + 2 * 400
+    caller.hang_up()
+    await caller.end()
+    assert served() == world.record.cost
+
+
+async def test_the_engines_private_headers_stay_behind() -> None:
+    world = World()
+    reply = whole()
+    reply.headers.update(
+        {"server": "uvicorn", "set-cookie": "a=b", "x-ratelimit-limit-tokens": "1"}
+    )
+    caller = await world.ask(reply)
+    assert {"server", "set-cookie", "x-ratelimit-limit-tokens"}.isdisjoint(caller.headers)
+
+
+async def test_a_caller_that_reads_slowly_holds_up_nobody_but_itself() -> None:
+    world = World()
+    stream = Stream(*full_stream())
+    slow = world.call(httpx.Response(200, headers=SSE, stream=stream), stream=True)
+    slow.reads.clear()
+    await world.until(lambda: world.asked)
+    assert (await world.ask()).status == 200
+    assert not slow.sent
+    assert not slow.task.done()
+    slow.reads.set()
+    await slow.end()
+    assert slow.body.endswith(DONE)
+    assert world.is_empty
