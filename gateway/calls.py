@@ -68,8 +68,8 @@ class Calls:
         )
         try:
             await self._serve(kind, exchange, run)
-        except HungUp:
-            run.end(Outcome.CLIENT_CLOSED)
+        except HungUp as left:
+            run.end(Outcome.CLIENT_CLOSED, left.finish)
         except asyncio.CancelledError:
             run.end(Outcome.CLIENT_CLOSED if exchange.gone else Outcome.ENGINE_ERROR)
             if not exchange.gone:
@@ -83,6 +83,8 @@ class Calls:
             await self._attempt(kind, exchange, run)
         except ApiError as error:
             await self._refuse(exchange, run, error)
+        except HungUp:
+            raise
         except Exception:
             log.exception("request failed", request_id=run.request_id)
             unexpected = ApiError(Outcome.ENGINE_ERROR, "The gateway failed unexpectedly.")

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from gateway.errors import ApiError, Outcome
+from metering.core.record import FinishReason
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -23,6 +24,14 @@ Headers = list[tuple[bytes, bytes]]
 
 class HungUp(Exception):
     """The caller closed the connection before its request was complete."""
+
+    finish: FinishReason = "cancelled"
+
+
+class NeverRead(HungUp):
+    """The caller left its answer unread for so long that its request's time ran out."""
+
+    finish: FinishReason = "timeout"
 
 
 class Exchange:

@@ -3,6 +3,7 @@
 1. Nothing is sent before there is something to send: until then a failure is still an HTTP error.
 2. After that a stream that breaks ends with an error event, never with a silent `[DONE]`.
 3. `close` runs before the caller gets the last byte.
+4. The pool's total time bounds a caller that does not read, too: its slot is not its to keep.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 
 from gateway.dialects import DIALECTS
 from gateway.errors import ApiError, Outcome, sse_error_event
-from gateway.exchange import Exchange, Headers
+from gateway.exchange import Exchange, Headers, NeverRead
 from gateway.run import Run
 from gateway.upstream.client import EngineClient
 from gateway.upstream.engines import Response, TransportError, failure
@@ -23,6 +24,7 @@ from gateway.wire.stream import StreamMeter
 from gateway.wire.usage import finish_reason, read_body
 
 CHARGE_EVERY_TOKENS = 32  # past the expectation
+UNREAD_S = 0.1  # past the deadline: where the engine is late, its own timer speaks first
 
 
 class Relay:
@@ -43,14 +45,24 @@ class Relay:
         self._call = call
         self._charge = charge
         self._close = close
+        assert run.plan is not None
+        self._deadline = asyncio.get_running_loop().time() + run.plan.pool.timeouts.total
 
     async def relay(self, response: Response) -> None:
+        """Raises:
+        ApiError: the answer failed before any of it was sent.
+        NeverRead: the caller did not take it in time.
+        """
         self._run.answering = True
         kind = response.headers.get("content-type", "")
-        if self._call.stream and kind.startswith("text/event-stream"):
-            await self._stream(response)
-        else:
-            await self._whole(response)
+        try:
+            async with asyncio.timeout_at(self._deadline + UNREAD_S):
+                if self._call.stream and kind.startswith("text/event-stream"):
+                    await self._stream(response)
+                else:
+                    await self._whole(response)
+        except TimeoutError:
+            raise NeverRead from None
 
     async def _whole(self, response: Response) -> None:
         parts: list[bytes] = []
@@ -129,9 +141,8 @@ class Relay:
 
     def _pieces(self, response: Response, first_s: float | None):  # type: ignore[no-untyped-def]
         assert self._run.plan is not None
-        limits = self._run.plan.pool.timeouts
-        deadline = asyncio.get_running_loop().time() + limits.total
-        return self._client.iterate(response, limits.idle, deadline, first_s)
+        idle_s = self._run.plan.pool.timeouts.idle
+        return self._client.iterate(response, idle_s, self._deadline, first_s)
 
     def _headers(self, response: Response) -> Headers:
         return [*to_caller(response.headers.raw), *own_headers(self._run)]

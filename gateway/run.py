@@ -41,6 +41,7 @@ class Run:
     answering: bool = False
     streamed: bool = False
     usage: Usage | None = None  # as the engine told it
+    usage_is_final: bool = True  # not of a part, told as it went
     counted_tokens: int = 0  # completion tokens seen in the delivered answer
     first_at: float | None = None
     outcome: Outcome = Outcome.OK
@@ -54,7 +55,7 @@ class Run:
 
     def note_stream(self, meter: StreamMeter) -> None:
         self.streamed = True
-        self.usage = meter.usage
+        self.usage, self.usage_is_final = meter.usage, meter.usage_is_final
         self.counted_tokens = meter.tokens
         if self.outcome is Outcome.OK:
             self.finish = finish_reason(meter.finish_reasons)
@@ -68,7 +69,7 @@ class Run:
         """The engine's count; else what was delivered; else the estimate. Nothing for a request
         that no engine took on."""
         if self.usage is not None:
-            return self.usage, "engine"
+            return self.usage, "engine" if self.usage_is_final else "counted"
         if not self.asked or self.plan is None or self._refused_by_engine():
             return NOTHING, "estimated"
         prompt = self.plan.estimate.prompt_tokens

@@ -1,0 +1,404 @@
+"""What the tests of this folder share: one running product, and a caller's side of a socket.
+
+A test makes a tenant of its own through the admin API, so that no test meets another's counters.
+A `Call` sends its request at once and reads the answer when asked; many of them need no thread.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import socket
+import sqlite3
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from typing import Any
+
+import httpx
+import yaml
+
+from tests.acceptance.stack import PATIENCE_S, ROOT, Stack, engine, until
+
+HELLO = [{"role": "user", "content": "Hello there"}]
+CHAT = "/v1/chat/completions"
+MODELS = ("chat", "two", "pair", "plain", "hasty")
+LANES = [
+    {"name": "urgent", "rank": 0, "engine_priority": 1, "reserved_share": 0.3},
+    {"name": "normal", "rank": 1, "engine_priority": 11, "reserved_share": 0.2},
+    {"name": "brief", "rank": 2, "engine_priority": 16, "max_queue_seconds": 0.3},
+    {"name": "batch", "rank": 3, "engine_priority": 21, "reserved_share": 0.1},
+]
+SETUP = """
+import os, sys, django
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
+django.setup()
+from django.core.management import call_command
+call_command("migrate", verbosity=0)
+call_command("policy", "apply", "-", stdout=sys.stderr)
+call_command("users", "create", username="root", role="admin", json=True)
+"""
+
+
+def policy(urls: list[str]) -> dict[str, Any]:
+    """Pools that differ in what the cases need; cost is 1 a token everywhere."""
+
+    def pool(model: str, ends: list[str], most: int, **more: Any) -> dict[str, Any]:
+        return {
+            "model": model,
+            "endpoints": [{"url": url} for url in ends],
+            "capacity": {"max_running": most, "max_running_tokens": 1_000_000},
+            "cost": {"input": 1, "cached_input": 1, "output": 1},
+            **more,
+        }
+
+    first = urls[:1]
+    return {
+        "version": 1,
+        "lanes": LANES,
+        "tiers": [
+            {
+                "name": "open",
+                "lane": "normal",
+                "allowed_lanes": [str(lane["name"]) for lane in LANES],
+            }
+        ],
+        "pools": [
+            pool("chat", first, 64, aliases=["gpt-4o-mini"]),
+            pool("two", first, 2),
+            pool("pair", urls, 32),
+            pool("plain", first, 64, engine="openai"),
+            pool(
+                "hasty",
+                first,
+                8,
+                timeouts={"connect": 1, "first_token": 0.4, "idle": 0.4, "total": 3},
+            ),
+        ],
+        "tenants": [],
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    headers: Mapping[str, str]  # names in lower case
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+    @property
+    def code(self) -> str:
+        """Of an error, or of the error event that a stream ends with."""
+        return str(self.error["code"])
+
+    @property
+    def error(self) -> dict[str, Any]:
+        found: dict[str, Any] = (self.events[-1] if self.streamed else self.json)["error"]
+        return found
+
+    @property
+    def message(self) -> str:
+        return str(self.error["message"])
+
+    @property
+    def id(self) -> str:
+        return self.headers["x-request-id"]
+
+    @property
+    def streamed(self) -> bool:
+        return self.headers["content-type"].startswith("text/event-stream")
+
+    @property
+    def done(self) -> bool:
+        return self.body.endswith(b"data: [DONE]\n\n")
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        lines = [line[6:] for line in self.body.split(b"\n") if line.startswith(b"data: ")]
+        return [json.loads(line) for line in lines if line != b"[DONE]"]
+
+
+class Call:
+    """One request, sent when this is made, on a connection of its own."""
+
+    def __init__(
+        self,
+        port: int,
+        method: str,
+        path: str,
+        body: bytes | None,
+        headers: Mapping[str, str],
+        receive_buffer: int | None = None,
+    ) -> None:
+        self._http = HTTPConnection("127.0.0.1", port, timeout=PATIENCE_S)
+        self._http.sock = sock = socket.socket()
+        sock.settimeout(PATIENCE_S)
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        sock.connect(("127.0.0.1", port))
+        self._http.request(method, path, body, dict(headers))
+
+    @cached_property
+    def response(self) -> HTTPResponse:
+        """Waits for the head of the answer."""
+        return self._http.getresponse()
+
+    def answer(self) -> Answer:
+        headers = {name.lower(): value for name, value in self.response.getheaders()}
+        answer = Answer(self.response.status, headers, self.response.read())
+        self._http.close()
+        return answer
+
+    def read_events(self, count: int) -> bytes:
+        """So many events of a stream, as they come."""
+        seen = b""
+        while seen.count(b"\n\n") < count:
+            line = self.response.readline()
+            assert line, f"the stream ended after {seen!r}"
+            seen += line
+        return seen
+
+    def hang_up(self, reset: bool = False) -> None:
+        """Close the connection, or reset it as a killed client's kernel would."""
+        sock = self._http.sock
+        assert sock is not None
+        if reset:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if "response" in self.__dict__:
+            self.response.close()
+        self._http.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """An application of one tenant, with its key."""
+
+    port: int
+    tenant: str
+    key: str
+    key_id: str
+
+    def start(
+        self,
+        path: str = CHAT,
+        headers: Mapping[str, str] = {},
+        receive_buffer: int | None = None,
+        **body: Any,
+    ) -> Call:
+        """Send a call; the answer is read later."""
+        said = {"model": "chat", **body}
+        if path == CHAT:
+            said.setdefault("messages", HELLO)
+        return self.send(path, json.dumps(said).encode(), headers, receive_buffer)
+
+    def send(
+        self,
+        path: str,
+        body: bytes,
+        headers: Mapping[str, str] = {},
+        receive_buffer: int | None = None,
+    ) -> Call:
+        own = {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
+        return Call(self.port, "POST", path, body, {**own, **headers}, receive_buffer)
+
+    def chat(self, headers: Mapping[str, str] = {}, **body: Any) -> Answer:
+        return self.start(headers=headers, **body).answer()
+
+    def get(self, path: str) -> Answer:
+        return Call(self.port, "GET", path, None, {"Authorization": f"Bearer {self.key}"}).answer()
+
+
+class SimulatedEngine:
+    """The engine's own doors for tests: what it shall do wrong, and what it has seen."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._http = httpx.Client(base_url=url.removesuffix("/v1"), timeout=PATIENCE_S)
+
+    def script(self, words: str = "", times: int | None = None) -> None:
+        order = {"script": words, "times": times}
+        assert self._http.post("/admin/faults", json=order).status_code == 200, words
+
+    def seen(self, *request_ids: str) -> list[dict[str, Any]]:
+        """What it received, oldest first; all, or these."""
+        found: list[dict[str, Any]] = self._http.get("/admin/requests").json()["requests"]
+        wanted = set(request_ids)
+        return [r for r in found if not wanted or r["headers"]["x-request-id"] in wanted]
+
+    def saw(self, request_id: str) -> dict[str, Any] | None:
+        return next(iter(self.seen(request_id)), None)
+
+    def load(self) -> int:
+        """Calls that it serves at the moment."""
+        return int(self._http.get("/load").json()["server_load"])
+
+    def close(self) -> None:
+        self._http.close()
+
+
+@dataclass
+class Rig:
+    stack: Stack
+    token: str
+    engines: list[SimulatedEngine]
+    _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+
+    @property
+    def engine(self) -> SimulatedEngine:
+        return self.engines[0]
+
+    @cached_property
+    def admin(self) -> httpx.Client:
+        headers = {"Authorization": f"Token {self.token}", "If-Match": "*"}
+        return httpx.Client(
+            base_url=f"{self.stack.url}/api/v1", headers=headers, timeout=PATIENCE_S
+        )
+
+    def ask(self, method: str, path: str, body: Any = None) -> Any:
+        answer = self.admin.request(method, path, json=body)
+        assert answer.is_success, f"{method} {path}: {answer.status_code} {answer.text}"
+        return answer.json() if answer.content else None
+
+    # --- policy -----------------------------------------------------------------------------
+
+    def tenant(self, application: dict[str, Any] | None = None, **fields: Any) -> Caller:
+        """A new tenant of the open tier, or as `fields` say, with a key that is in force."""
+        name = f"t{next(self._numbers)}"
+        self.ask("POST", "/tenants/", {"name": name, "tier": "open", **fields})
+        if application is not None:
+            self.ask("POST", "/applications/", {"tenant": name, **application})
+        return self.key(name, application["name"] if application else None)
+
+    def key(self, tenant: str, application: str | None = None, **fields: Any) -> Caller:
+        asked = {"tenant": tenant, "application": application, **fields}
+        made = self.ask("POST", "/keys/", asked)
+        caller = Caller(self.stack.port, tenant, made["key"], made["id"])
+        until(lambda: caller.get("/v1/models").status == 200, "the key is in force")
+        return caller
+
+    def change(self, kind: str, name: str, **fields: Any) -> None:
+        """Edit an object of the policy, and wait until the gateway works by it."""
+        answer = self.admin.patch(f"/{kind}/{name}/", json=fields)
+        assert answer.is_success, answer.text
+        self.in_force(int(answer.headers["x-fairlane-revision"]))
+
+    def remove(self, kind: str, name: str) -> None:
+        answer = self.admin.delete(f"/{kind}/{name}/")
+        assert answer.is_success, answer.text
+        self.in_force(int(answer.headers["x-fairlane-revision"]))
+
+    def in_force(self, revision: int) -> None:
+        until(lambda: self.metric("fairlane_policy_revision") >= revision, "the policy is in force")
+
+    # --- what there is to see ------------------------------------------------------------------
+
+    def metrics(self) -> str:
+        return httpx.get(f"{self.stack.url}/metrics", timeout=PATIENCE_S).text
+
+    def metric(self, name: str) -> float:
+        found = [line for line in self.metrics().splitlines() if line.startswith(name)]
+        return sum(float(line.rpartition(" ")[2]) for line in found)
+
+    def live(self) -> dict[str, Any]:
+        """The gateway's latest sample; it writes one a second."""
+        latest = "SELECT state FROM metering_gatewaysample ORDER BY id DESC LIMIT 1"
+        found = until(lambda: select(self.stack.folder, latest), "a sample")
+        sample: dict[str, Any] = json.loads(found[0]["state"])
+        return sample
+
+    def use(self, tenant: str) -> dict[str, Any]:
+        """Running, queued and budgets of a tenant in the latest sample."""
+        idle = {"running": 0, "queued": 0, "budgets": []}
+        found: dict[str, Any] = self.live()["tenants"].get(tenant, idle)
+        return found
+
+    def budgets(self, tenant: str) -> dict[str, dict[str, Any]]:
+        return {budget["account"]: budget for budget in self.use(tenant)["budgets"]}
+
+    def queued(self, tenant: str, count: int) -> None:
+        until(lambda: self.use(tenant)["queued"] == count, f"{count} of {tenant} wait")
+
+    def running(self, tenant: str, count: int) -> None:
+        until(lambda: self.use(tenant)["running"] == count, f"{count} of {tenant} run")
+
+    def rows(self, tenant: str) -> list[dict[str, Any]]:
+        """The tenant's usage records so far, in the order of their arrival."""
+        return rows(self.stack.folder, tenant)
+
+    def records(self, tenant: str, count: int) -> list[dict[str, Any]]:
+        """So many usage records, once they are there; and no more of them."""
+        until(lambda: len(self.rows(tenant)) >= count, f"{count} records of {tenant}")
+        found = self.rows(tenant)
+        assert len(found) == count, found
+        return found
+
+    def record(self, answer: Answer) -> dict[str, Any]:
+        where = "request_id = ?"
+        found = until(lambda: rows_where(self.stack.folder, where, answer.id), "its record")
+        assert len(found) == 1
+        record: dict[str, Any] = found[0]
+        return record
+
+
+def rows(folder: Path, tenant: str) -> list[dict[str, Any]]:
+    return rows_where(folder, "tenant = ? ORDER BY at", tenant)
+
+
+def rows_where(folder: Path, where: str, *values: str) -> list[dict[str, Any]]:
+    return select(folder, f"SELECT * FROM metering_usagerow WHERE {where}", *values)
+
+
+def select(folder: Path, query: str, *values: str) -> list[dict[str, Any]]:
+    """Straight from the file: a page or a command would take a second each."""
+    with closing(sqlite3.connect(folder / "fairlane.sqlite3", timeout=20)) as database:
+        database.row_factory = sqlite3.Row
+        return [dict(row) for row in database.execute(query, values)]
+
+
+def prepare(made: Stack, document: dict[str, Any]) -> str:
+    """Database, policy and an admin, in one process; the admin's token."""
+    done = subprocess.run(
+        [sys.executable, "-c", SETUP],
+        cwd=ROOT,
+        env=made.env,
+        input=yaml.safe_dump(document),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return str(json.loads(done.stdout)["token"])
+
+
+@contextmanager
+def rig(folder: Path, engines: int) -> Iterator[Rig]:
+    """Engines, database, policy, `serve`; all of it ends with the block."""
+    with ExitStack() as stopping:
+        urls = []
+        for _ in range(engines):
+            urls.append(stopping.enter_context(many_models(folder)))
+        made = Stack(folder, urls)
+        token = prepare(made, policy(urls))
+        made.start()
+        ends = [stopping.enter_context(closing(SimulatedEngine(url))) for url in urls]
+        running = Rig(made, token, ends)
+        try:
+            yield running
+        finally:
+            running.admin.close()
+            if made.serving is not None:
+                made.stop()
+
+
+def many_models(folder: Path) -> Any:
+    """An engine that answers to the names of all pools."""
+    return engine(folder, *MODELS[1:], "--profile", "fast", model=MODELS[0])
