@@ -41,6 +41,7 @@ async def test_a_stream_that_ends_with_its_last_choice_but_without_done_is_compl
     caller = await world.ask(streamed(token(), finish("length")), stream=True)
     assert caller.body == token() + finish("length")
     assert (world.record.status, world.record.finish_reason) == (200, "length")
+    assert world.log[-2:] == ["ended", "last"]
     assert world.is_empty
 
 
@@ -69,6 +70,7 @@ async def test_a_stream_that_breaks_after_it_ends_with_an_error_event_and_no_don
     record = world.record
     assert (record.status, record.finish_reason) == (502, "error")
     assert (record.completion_tokens, record.usage_source) == (2, "counted")
+    assert world.log[-2:] == ["ended", "last"]
     assert world.is_empty
 
 

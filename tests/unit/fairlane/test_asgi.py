@@ -1,0 +1,144 @@
+"""One ASGI entry: whose path is whose in each role, and a gateway that lives with its server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fairlane import asgi
+from fairlane.asgi import Fairlane, build
+
+
+class Gateway:
+    def __init__(self, failure: Exception | None = None) -> None:
+        self.failure = failure
+        self.heard: list[str] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        self.heard.append(scope["path"])
+
+    async def start(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        self.heard.append("start")
+
+    async def stop(self) -> None:
+        self.heard.append("stop")
+
+    def drain(self) -> None:
+        self.heard.append("drain")
+
+
+@pytest.fixture
+def django(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    heard: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        heard.append(scope["path"])
+
+    monkeypatch.setattr(asgi, "_django", app)
+    return heard
+
+
+async def ask(app: Fairlane, path: str, kind: str = "http") -> list[Any]:
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await app({"type": kind, "path": path, "method": "GET", "headers": []}, None, send)
+    return sent
+
+
+async def live(app: Fairlane) -> list[str]:
+    """Start and stop, as a server does; what it was told."""
+    said = iter(({"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}))
+    told: list[str] = []
+
+    async def receive() -> Any:
+        return next(said)
+
+    async def send(message: Any) -> None:
+        told.append(message["type"])
+
+    try:
+        await app({"type": "lifespan"}, receive, send)
+    except RuntimeError:
+        told.append("raised")
+    return told
+
+
+def both(gateway: Gateway | None, console: bool) -> Fairlane:
+    return Fairlane(gateway, console)  # type: ignore[arg-type]
+
+
+GATEWAYS = ["/v1/chat/completions", "/v1/models", "/v1", "/tokenize", "/healthz", "/metrics"]
+CONSOLES = ["/", "/usage/", "/admin/", "/api/v1/usage/records/", "/v1x", "/v10/chat"]
+
+
+async def test_v1_and_the_probes_are_the_gateways_and_the_rest_is_the_consoles(
+    django: list[str],
+) -> None:
+    gateway = Gateway()
+    app = both(gateway, console=True)
+    for path in (*GATEWAYS, "/readyz", *CONSOLES):
+        await ask(app, path)
+    assert gateway.heard == [*GATEWAYS, "/readyz"]
+    assert django == CONSOLES
+
+
+async def test_a_gateway_alone_has_no_console(django: list[str]) -> None:
+    app = both(Gateway(), console=False)
+    for path in CONSOLES:
+        start, body = await ask(app, path)
+        assert start["status"] == 404
+        assert b"gateway only" in body["body"]
+    assert django == []
+
+
+async def test_a_console_alone_has_no_gateway(django: list[str]) -> None:
+    app = both(None, console=True)
+    for path in GATEWAYS:
+        await ask(app, path)
+    assert django == GATEWAYS
+
+
+async def test_nothing_but_http_is_passed_on(django: list[str]) -> None:
+    gateway = Gateway()
+    for path in ("/v1/realtime", "/"):
+        assert await ask(both(gateway, console=True), path, "websocket") == []
+    assert (gateway.heard, django) == ([], [])
+
+
+async def test_the_gateway_starts_and_stops_with_its_server() -> None:
+    gateway = Gateway()
+    told = await live(both(gateway, console=True))
+    assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+    assert gateway.heard == ["start", "stop"]
+
+
+async def test_a_start_that_fails_is_reported_and_stops_the_server() -> None:
+    told = await live(both(Gateway(RuntimeError("no database")), console=True))
+    assert told == ["lifespan.startup.failed", "raised"]
+
+
+async def test_a_console_alone_has_nothing_to_start() -> None:
+    told = await live(both(None, console=True))
+    assert told == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
+
+
+def test_a_drain_reaches_the_gateway_where_there_is_one() -> None:
+    gateway = Gateway()
+    both(gateway, console=True).drain()
+    both(None, console=True).drain()
+    assert gateway.heard == ["drain"]
+
+
+@pytest.mark.parametrize(
+    ("role", "gateway", "console"),
+    [("all", True, True), ("gateway", True, False), ("console", False, True)],
+)
+def test_a_role_is_what_is_mounted(role: str, gateway: bool, console: bool) -> None:
+    app = build(role)
+    assert (app.gateway is not None, app.console) == (gateway, console)

@@ -1,0 +1,59 @@
+"""What `serve` refuses before it starts anything, in one line that says what to do."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from fairlane.environment import ROOT
+from fairlane.management.commands.serve import worker_command
+
+
+def test_fewer_than_one_worker_is_refused() -> None:
+    with pytest.raises(CommandError, match=r"--workers is 0; it takes 1 or more"):
+        call_command("serve", workers=0)
+
+
+def test_several_workers_without_redis_are_told_that_they_need_it(
+    settings: Any,
+) -> None:
+    settings.REDIS_URL = ""
+    with pytest.raises(CommandError, match=r"--workers is 2: .* Set REDIS_URL"):
+        call_command("serve", workers=2)
+
+
+def test_several_workers_with_redis_are_told_that_this_version_cannot(
+    settings: Any,
+) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1"
+    with pytest.raises(CommandError, match=r"--workers is 2: .* not part of this version"):
+        call_command("serve", workers=2)
+
+
+def test_a_database_without_its_migrations_stops_the_start(tmp_path: Path) -> None:
+    own = {"SECRET_KEY": "only-for-tests", "FAIRLANE_DATA_DIR": str(tmp_path)}
+    ended = subprocess.run(
+        [sys.executable, "manage.py", "serve", "--port", "0"],
+        cwd=ROOT,
+        env={**os.environ, **own, "DATABASE_URL": "", "REDIS_URL": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ended.returncode == 1
+    assert "python manage.py migrate" in ended.stderr
+    assert len(ended.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "journal").exists()
+
+
+def test_the_worker_keeps_its_schedule_in_the_data_folder(settings: Any) -> None:
+    said = worker_command()
+    schedule = Path(said[said.index("--schedule") + 1])
+    assert schedule.parent == settings.FAIRLANE_DATA_DIR
