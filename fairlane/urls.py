@@ -1,12 +1,12 @@
 """Every address of the console and the admin API, each page with the action that it needs."""
 
-from django.contrib import admin
 from django.contrib.auth import views as auth
 from django.urls import include, path
 
 from metering.dashboards import assets
 from metering.dashboards import views as dashboards
 from tenants.gate import page
+from tenants.site import site
 from tenants.views import keys, lists, objects, people, policy
 from tenants.views.theme import theme
 
@@ -72,7 +72,7 @@ access = [
 
 open_to_all = [
     path("login/", auth.LoginView.as_view(), name="login"),
-    path("logout/", auth.LogoutView.as_view(), name="logout"),
+    path("logout/", auth.LogoutView.as_view(next_page="login"), name="logout"),
     path("theme/", theme, name="theme"),
     path("assets/plotly-<str:release>.min.js", assets.plotly_js, name="plotly"),
 ]
@@ -83,5 +83,5 @@ urlpatterns = [
     *access,
     *open_to_all,
     path("api/", include("fairlane.api_urls")),
-    path("admin/", admin.site.urls),
+    path("admin/", site.urls),
 ]

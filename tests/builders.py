@@ -140,7 +140,7 @@ HABITS = {
     "umbrella": (7, 2600, 120, 1900, 0.22),
     "hooli": (3, 700, 300, 900, 0.05),
 }
-REASONS = ("requests_per_minute", "tokens_per_minute", "max_running", "tenant:umbrella/daily")
+REASONS = ("requests_per_minute", "tokens_per_minute", "max_running", "tenant:{}/daily")
 
 
 def usage_rows(until: datetime, hours: float, seed: int = 7) -> Iterator[UsageRow]:
@@ -170,7 +170,7 @@ def usage_row(draw: random.Random, tenant: str, at: datetime, habit: list[float]
     )
     if draw.random() < throttled:
         row.status, row.finish_reason = 429, "throttled"
-        row.throttle_reason = draw.choice(REASONS)
+        row.throttle_reason = draw.choice(REASONS).format(tenant)
         return row
     row.prompt_tokens = round(draw.uniform(0.3, 1.7) * prompt)
     row.completion_tokens = round(draw.uniform(0.3, 1.7) * completion)
@@ -186,11 +186,15 @@ def seed_usage(until: datetime | None = None, hours: float = 2) -> int:
     """Rows and their roll-ups up to now; returns how many requests."""
     rows = list(usage_rows(until or datetime.now(UTC), hours))
     UsageRow.objects.bulk_create(rows, batch_size=500)
-    minutes = {row.at.replace(second=0, microsecond=0) for row in rows}
+    count_minutes([row.at for row in rows])
+    return len(rows)
+
+
+def count_minutes(moments: list[datetime]) -> None:
+    minutes = {moment.replace(second=0, microsecond=0) for moment in moments}
     TouchedMinute.objects.bulk_create(TouchedMinute(minute=minute) for minute in minutes)
     while roll_up():
         pass
-    return len(rows)
 
 
 def live_state(at: datetime, phase: float = 0.0) -> dict[str, Any]:

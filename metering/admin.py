@@ -1,0 +1,18 @@
+from metering import models
+from tenants.site import show
+
+SKETCHES = ("queue_ms", "ttft_ms", "e2e_ms")  # packed bytes
+
+show(
+    models.UsageRow,
+    ("request_id", "at", "tenant", "model", "lane", "status", "finish_reason", "cost"),
+    ("request_id", "tenant"),
+)
+show(models.BudgetWindow, ("account", "window_start", "window_end", "used"), ("account",))
+show(
+    models.UsageMinute,
+    ("minute", "tenant", "application", "model", "lane", "requests", "errors", "cost"),
+    ("tenant",),
+    hidden=SKETCHES,
+)
+show(models.GatewaySample, ("gateway", "at"), ("gateway",))

@@ -1,0 +1,148 @@
+"""What an admin does in the console, in a real browser."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tenants import selectors, services
+from tenants.core.diff import named
+from tests import builders
+from tests.browser.conftest import ARTEFACTS
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.store]
+
+
+def weight_of(tenant: str) -> Any:
+    return named(selectors.current_document(), "tenant")[tenant].weight  # type: ignore[attr-defined]
+
+
+def test_log_in_change_a_weight_see_the_audit_entry_and_take_it_back(
+    page: Page, live_server: Any, people: dict[str, Any]
+) -> None:
+    page.goto(live_server.url)
+    page.get_by_label("User name").fill("ada")
+    page.get_by_label("Password").fill("wrong")
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("alert")).to_contain_text("do not match")
+    page.get_by_label("User name").fill("ada")
+    page.get_by_label("Password").fill(builders.PASSWORD)
+    page.get_by_role("button", name="Log in").click()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+    page.get_by_role("link", name="Tenants").click()
+    page.get_by_role("link", name="acme").click()
+    page.get_by_role("link", name="Edit", exact=True).click()
+    page.get_by_label("Weight").fill("-1")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("Not saved")
+    expect(page.get_by_label("Weight")).to_have_attribute("aria-invalid", "true")
+    page.screenshot(path=ARTEFACTS / "flow-refused.png", full_page=True)
+    page.get_by_label("Weight").fill("16")
+    page.get_by_label("Reason").fill("Launch week")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("Revision 2 is in force")
+    assert weight_of("acme") == 16
+
+    page.get_by_role("link", name="Audit").first.click()
+    row = page.get_by_role("row", name="Launch week")
+    for text in ("ada", "acme", "weight", "8", "16"):
+        expect(row).to_contain_text(text)
+    row.get_by_role("link", name="2", exact=True).click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Revision 2")
+
+    page.get_by_role("link", name="Revisions").first.click()
+    page.get_by_role("link", name="Restore… revision 1").click()
+    expect(page.get_by_role("region", name="Changes")).to_contain_text("weight")
+    page.get_by_role("button", name="Restore").click()
+    expect(page.get_by_role("status")).to_contain_text("Revision 3 is in force")
+    assert weight_of("acme") == 8
+    page.get_by_role("button", name="Log out").click()
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
+
+
+def test_two_admins_edit_the_same_tenant(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    login(page, people["admin"])
+    page.goto(live_server.url + "/tenants/acme/edit/")
+    services.edit_object("tenant", "acme", {"weight": 5}, actor=builders.ROOT)
+    page.get_by_label("Weight").fill("3")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("changed by someone else")
+    page.screenshot(path=ARTEFACTS / "flow-conflict.png", full_page=True)
+    assert weight_of("acme") == 5
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("status")).to_contain_text("in force")
+    assert weight_of("acme") == 3
+
+
+def test_a_key_is_made_and_its_secret_shown_once(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    login(page, people["admin"])
+    page.goto(live_server.url + "/new/key/?tenant=acme")
+    page.get_by_label("Name").fill("browser bot")
+    page.get_by_role("button", name="Create key").click()
+    secret = page.locator("#secret").inner_text()
+    assert secret.startswith("fl_")
+    page.screenshot(path=ARTEFACTS / "flow-key.png", full_page=True)
+    page.get_by_role("link", name="Done").click()
+    expect(page.get_by_role("row", name="browser bot")).to_contain_text("active")
+    assert secret not in page.content()
+
+
+def test_the_overview_refreshes_itself_and_keeps_its_charts(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    login(page, people["admin"])
+    page.goto(live_server.url)
+    expect(page.get_by_text("No gateway is running")).to_be_visible()
+    builders.seed_usage(hours=0.3)
+    builders.seed_samples(minutes=5)
+    page.wait_for_selector("#chart-tokens .main-svg", timeout=30_000)
+    page.locator("#chart-tokens").evaluate("node => { node.dataset.kept = 'yes' }")
+    before = page.get_by_text("UTC").first.inner_text()
+    page.wait_for_function("text => !document.body.innerText.includes(text)", arg=before)
+    assert page.locator("#chart-tokens").get_attribute("data-kept") == "yes"
+    assert page.locator("#chart-tokens .main-svg").count() > 0
+
+
+def test_colours_follow_the_viewers_choice(page: Page, live_server: Any, db: None) -> None:
+    page.emulate_media(color_scheme="light")
+    page.goto(live_server.url + "/login/")
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    light = page.evaluate(ground)
+    page.context.add_cookies([{"name": "theme", "value": "dark", "url": live_server.url}])
+    page.reload()
+    assert page.evaluate(ground) != light
+
+
+def test_on_a_phone_the_menu_opens_by_button_and_closes_by_escape(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    login(page, people["admin"])
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.goto(live_server.url + "/lanes/")
+    menu = page.get_by_role("navigation", name="Console")
+    expect(menu).to_be_hidden()
+    page.get_by_role("button", name="Menu").click()
+    expect(menu).to_be_visible()
+    page.screenshot(path=ARTEFACTS / "flow-menu.png")
+    page.keyboard.press("Escape")
+    expect(menu).to_be_hidden()
+
+
+def test_a_page_loads_nothing_from_elsewhere(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    login(page, people["admin"])
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    for address in ("/", "/api/docs/", "/tenants/acme/"):
+        page.goto(live_server.url + address)
+        page.wait_for_load_state("networkidle")
+    assert asked
+    assert [url for url in asked if not url.startswith(live_server.url)] == []

@@ -1,0 +1,167 @@
+"""What the dashboards say equals what the records say, and says so plainly when there is none."""
+
+from __future__ import annotations
+
+import warnings
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from metering.dashboards import figures
+from metering.dashboards.overview import overview
+from metering.dashboards.ranges import RANGES
+from metering.models import UsageRow
+from tests import builders
+
+pytestmark = [pytest.mark.django_db, pytest.mark.store]
+AT = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
+WEIGHTS = {"acme": 8.0, "globex": 4.0, "initech": 4.0, "umbrella": 1.0, "hooli": 2.0, "stark": 1.0}
+
+
+@pytest.fixture
+def seen(db: None) -> dict[str, Any]:
+    builders.seed_usage(AT, hours=1)
+    builders.seed_samples(AT)
+    return overview(AT, RANGES["1h"], WEIGHTS)
+
+
+def records() -> list[UsageRow]:
+    return list(UsageRow.objects.filter(at__gte=AT - timedelta(hours=1), at__lt=AT))
+
+
+def test_totals_and_rows_equal_the_records(seen: dict[str, Any]) -> None:
+    rows, totals = records(), seen["totals"]
+    assert totals["requests"] == len(rows)
+    assert totals["tokens"] == sum(row.prompt_tokens + row.completion_tokens for row in rows)
+    assert totals["throttled"] == sum(row.status == 429 for row in rows)
+    by_tenant = Counter(row.tenant for row in rows)
+    assert {row.name: row.share.requests for row in seen["rows"] if row.share} == by_tenant
+
+
+def test_the_charts_hold_every_token_and_every_throttle(seen: dict[str, Any]) -> None:
+    drawn = {trace["name"]: sum(trace["y"]) for trace in seen["figures"]["tokens"]["data"]}
+    counted: Counter[str] = Counter()
+    for row in records():
+        counted[row.tenant] += row.prompt_tokens + row.completion_tokens
+    assert drawn == counted
+    bars = seen["figures"]["reasons"]["data"]
+    assert sum(sum(trace["x"]) for trace in bars) == sum(row.status == 429 for row in records())
+
+
+def test_debt_is_drawn_with_its_bound_on_both_sides(seen: dict[str, Any]) -> None:
+    debt = seen["figures"]["debt"]
+    assert {trace["name"] for trace in debt["data"]} == {"acme", "globex", "initech"}
+    assert [shape["y0"] for shape in debt["layout"]["shapes"]] == [12_000, -12_000]
+    assert all(sum(value is not None for value in trace["y"]) > 100 for trace in debt["data"])
+
+
+def test_what_weights_imply_adds_up_to_one(seen: dict[str, Any]) -> None:
+    implied = [row.by_weight for row in seen["rows"] if row.by_weight is not None]
+    assert sum(implied) == pytest.approx(1)
+
+
+def test_every_figure_is_one_that_plotly_takes(seen: dict[str, Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # plotly's own imports
+        import plotly.graph_objects as plotly
+
+    assert set(seen["figures"]) == {"tokens", "share", "debt", "queue", "throttle", "reasons"}
+    for figure in seen["figures"].values():
+        assert figure["data"]
+        plotly.Figure(**figure)
+
+
+def test_a_tenants_colour_does_not_depend_on_who_else_is_shown() -> None:
+    ink = figures.Ink(list(WEIGHTS))
+    alone = figures.lines([AT], {"hooli": [1.0]}, ink, "")["data"][0]
+    among = figures.lines([AT], {name: [1.0] for name in WEIGHTS}, ink, "")["data"]
+    assert alone["line"] in [trace["line"] for trace in among if trace["name"] == "hooli"]
+    looks = {(ink.colour(f"t{n}"), ink.dash(f"t{n}")) for n in range(32)}
+    many = figures.Ink([f"t{n}" for n in range(32)])
+    assert len({(many.colour(f"t{n}"), many.dash(f"t{n}")) for n in range(32)}) == 32 > len(looks)
+
+
+def test_more_tenants_than_a_chart_bears_become_one(db: None) -> None:
+    for place in range(20):
+        UsageRow.objects.create(
+            request_id=f"r{place}",
+            at=AT - timedelta(minutes=5),
+            tenant=f"t{place:02}",
+            prompt_tokens=100 + place,
+            cost=100 + place,
+        )
+    builders.count_minutes([AT - timedelta(minutes=5)])
+    seen = overview(AT, RANGES["1h"], {})
+    drawn = {trace["name"]: sum(trace["y"]) for trace in seen["figures"]["tokens"]["data"]}
+    assert len(drawn) == 13
+    assert sum(drawn.values()) == sum(100 + place for place in range(20))
+    assert len(seen["rows"]) == 20
+
+
+def test_nothing_yet_says_what_to_do(admin: Client) -> None:
+    text = admin.get("/").content.decode()
+    assert "No gateway is running" in text
+    assert "No requests in the last 1 h" in text
+    assert "No gateway is running" in admin.get("/tenants/acme/").content.decode()
+
+
+def test_simulated_engines_are_named_as_such(admin: Client) -> None:
+    builders.seed_samples(minutes=0)
+    assert '<span class="tag warn">simulated</span>' in admin.get("/").content.decode()
+    assert '<span class="tag warn">simulated</span>' in admin.get("/pools/").content.decode()
+
+
+def test_a_refresh_sends_the_changing_part_only(admin: Client) -> None:
+    whole = admin.get("/").content.decode()
+    part = admin.get("/", headers={"HX-Request": "true"}).content.decode()
+    assert "<html" in whole
+    assert "<html" not in part
+    assert "kpis" in part
+
+
+@pytest.mark.parametrize("key", ["15m", "6h", "24h", "nonsense", ""])
+def test_each_range_is_answered(admin: Client, key: str) -> None:
+    builders.seed_usage(timezone.now(), hours=0.3)
+    assert admin.get(f"/?range={key}").status_code == 200
+    assert admin.get(f"/usage/?tenant=acme&range={key}").status_code == 200
+
+
+@pytest.mark.parametrize("page", ["/", "/usage/?tenant=acme", "/tenants/acme/", "/tenants/"])
+def test_the_number_of_queries_does_not_grow_with_the_data(
+    admin: Client, page: str, django_assert_max_num_queries: Any
+) -> None:
+    admin.get(page)
+    with django_assert_max_num_queries(30):
+        admin.get(page)
+    builders.seed_usage(timezone.now(), hours=1)
+    builders.seed_samples(minutes=10)
+    with django_assert_max_num_queries(30):
+        admin.get(page)
+
+
+def test_a_tenant_sees_its_own_usage_whatever_it_asks_for(as_: Any) -> None:
+    builders.seed_usage(timezone.now(), hours=0.5)
+    builders.seed_samples(minutes=0)
+    text = as_("tenant-viewer").get("/usage/?tenant=globex").content.decode()
+    assert "Usage of acme" in text
+    for other in ("globex", "initech", "umbrella", "hooli", "stark"):
+        assert other not in text.replace("?tenant=globex", "")  # what was asked, in links
+    assert "896,800" in text
+    assert as_("tenant-viewer").get("/").headers["location"] == "/usage/"
+
+
+def test_plotly_is_served_from_here_and_kept_for_long(client: Client, admin: Client) -> None:
+    address = next(
+        line.split('src="')[1].split('"')[0]
+        for line in admin.get("/").content.decode().splitlines()
+        if "plotly-" in line
+    )
+    answer = client.get(address, headers={"accept-encoding": "gzip"})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert "immutable" in answer.headers["cache-control"]
+    assert len(answer.content) < 2_000_000
+    assert b"plotly" in client.get(address).content[:400].lower()
