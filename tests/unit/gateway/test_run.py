@@ -103,7 +103,7 @@ def test_what_an_engine_refused_costs_nothing(outcome: Outcome) -> None:
 
 
 def test_who_hangs_up_before_an_engine_was_asked_pays_nothing() -> None:
-    run = planned_run()
+    run = planned_run(snapshot(alice={"budgets": [HOURLY]}))
     run.end(Outcome.CLIENT_CLOSED)
     record = run.record(104.0)
     assert (record.cost, record.status, record.finish_reason) == (0.0, 499, "cancelled")
