@@ -1,0 +1,95 @@
+"""A caller that costs little: raw sockets, one request at a time on each, nothing parsed twice.
+
+What it measures is the other side; a client library's own cost would hide it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from dataclasses import dataclass
+from typing import cast
+
+LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes  # with its chunk framing, where it has one
+    first_s: float  # to the first byte of the body
+    total_s: float
+
+
+def message(path: str, body: bytes, key: str = "") -> bytes:
+    head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
+    head += f"Authorization: Bearer {key}\r\n" if key else ""
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class Caller(asyncio.Protocol):
+    """One kept-alive connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+        self._answer: asyncio.Future[Answer] | None = None
+
+    async def ask(self, message: bytes) -> Answer:
+        """Raises ConnectionError when the other side closes first."""
+        if self.transport.is_closing():
+            raise ConnectionError("the connection is closed")
+        self._head = b""
+        self._length: int | None = None
+        self._size = 0
+        self._parts: list[bytes] = []
+        self._first = 0.0
+        self._answer = asyncio.get_running_loop().create_future()
+        self._began = time.perf_counter()
+        self.transport.write(message)
+        return await self._answer
+
+    def data_received(self, data: bytes) -> None:
+        if not self._first:
+            head, end, data = (self._head + data).partition(b"\r\n\r\n")
+            self._head = head
+            if not end or not data:
+                self._head = head + end
+                return
+            length = LENGTH.search(head)
+            self._length = int(length[1]) if length else None
+            self._first = time.perf_counter()
+        self._parts.append(data)
+        self._size += len(data)
+        whole = data.endswith(LAST_CHUNK) if self._length is None else self._size >= self._length
+        if whole:
+            self._end()
+
+    def _end(self) -> None:
+        assert self._answer is not None
+        status, body = int(self._head[9:12]), b"".join(self._parts)
+        first_s, total_s = self._first - self._began, time.perf_counter() - self._began
+        if not self._answer.done():
+            self._answer.set_result(Answer(status, body, first_s, total_s))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_exception(error or ConnectionError("the other side closed"))
+
+
+async def connect(port: int) -> Caller:
+    made = await asyncio.get_running_loop().create_connection(Caller, "127.0.0.1", port)
+    return made[1]
+
+
+async def ask_all(callers: list[Caller], message: bytes, each: int) -> list[Answer]:
+    """Each caller asks `each` times, one after the other; all of them at once."""
+
+    async def one(caller: Caller) -> list[Answer]:
+        answers = [await caller.ask(message) for _ in range(each)]
+        bad = next((answer for answer in answers if answer.status != 200), None)
+        assert bad is None, bad
+        return answers
+
+    return [answer for own in await asyncio.gather(*map(one, callers)) for answer in own]
