@@ -111,7 +111,7 @@ def duration(seconds: float) -> bytes:
     """As OpenAI writes it, rounded up so that nobody comes too early: 12ms, 8.64s, 6m0s, 1h0m5s."""
     if not 0 < seconds < math.inf:
         return b"0s"
-    ms = math.ceil(seconds * 1000 - 1e-6)  # 0.012 * 1000 is a little over 12
+    ms = math.ceil(seconds * 1000 - 1e-6)  # 2.007 * 1000 is a little over 2007
     if ms < 1000:
         return b"%dms" % max(1, ms)
     minutes, ms = divmod(ms, 60_000)

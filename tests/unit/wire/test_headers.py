@@ -161,6 +161,7 @@ def test_no_headers_raise_anything_but_a_refusal(headers: list[tuple[bytes, byte
         (0.0001, b"1ms"),
         (0.012, b"12ms"),
         (1, b"1s"),
+        (2.007, b"2.007s"),
         (8.64, b"8.64s"),
         (59.9999, b"1m0s"),
         (360, b"6m0s"),

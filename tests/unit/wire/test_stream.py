@@ -71,8 +71,8 @@ def test_reasoning_tool_calls_and_refusals_are_output_too(delta: dict[str, Any])
 @pytest.mark.parametrize("delta", [{}, {"content": ""}, {"role": "assistant", "content": ""}])
 def test_frames_with_nothing_in_them_are_not(delta: dict[str, Any]) -> None:
     metered = meter()
-    run(metered, [token(), event(frame(delta)), event(frame(delta))])
-    assert metered.tokens == 1
+    run(metered, [token(), token(), event(frame(delta)), event(frame(delta))])
+    assert metered.tokens == 2
 
 
 def test_completions_texts_count() -> None:
@@ -167,11 +167,11 @@ def test_a_finish_reason_may_come_with_the_last_content() -> None:
 
 def test_running_usage_of_several_choices_is_added_up() -> None:
     frames = [token(index=i, usage=counts(10, n)) for n in (4, 8, 12) for i in (0, 1)]
-    opening = role(0) + role(1) + token(index=0)
+    opening = [role(0), role(1), token(index=1), token(index=1)]
     metered = meter(expected=2)
-    shown = run(metered, [opening, *frames])
+    shown = run(metered, [*opening, *frames])
     assert metered.usage == Usage(10, 0, 24)
-    assert shown == opening + (token(index=0) + token(index=1)) * 3
+    assert shown == b"".join(opening) + (token(index=0) + token(index=1)) * 3
     metered = meter(expected=2)
     run(metered, [*frames, usage(10, 7), DONE])
     assert metered.usage == Usage(10, 0, 7), "the engine's own sum wins"
@@ -193,6 +193,21 @@ def test_an_odd_usage_is_none(odd: Any) -> None:
     run(metered, [token(), token(usage=odd), event({"choices": [], "usage": odd}), DONE])
     assert metered.usage is None
     assert metered.tokens == 2
+
+
+@pytest.mark.parametrize(
+    "around",
+    [
+        (token(), token()),
+        (token() + event({"note": 1}), token()),
+        (token(), token(nested={"choices": 1})),
+    ],
+)
+def test_done_is_seen_among_content_frames_of_one_chunk(around: tuple[bytes, bytes]) -> None:
+    metered = meter()
+    metered.feed(token())
+    metered.feed(DONE.join(around))
+    assert metered.done
 
 
 def test_the_role_frame_of_a_late_choice_is_no_output() -> None:
