@@ -12,21 +12,40 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
+from math import inf
 
 from scheduling.core.model import EndpointConfig
 from scheduling.core.request import Request
 
 PREFIX_BOUND = 0.25  # of an endpoint's capacity
+FULL = -1.0  # less room than any request needs
 PREFIXES = 8192  # remembered per pool, least recently used go first
 
 
 class Endpoint:
-    __slots__ = ("healthy", "id", "load", "max_load", "max_running", "offered", "requests")
+    """`room` is the largest load that it takes now, FULL when it takes nothing; `fullness` is the
+    part of its capacity that is in use. Both are kept ready: they are read far more often than
+    they change."""
+
+    __slots__ = (
+        "available",
+        "fullness",
+        "healthy",
+        "id",
+        "load",
+        "max_load",
+        "max_running",
+        "offered",
+        "requests",
+        "room",
+        "running",
+    )
 
     def __init__(self, config: EndpointConfig) -> None:
         self.id = config.id
         self.healthy = True
         self.requests: set[Request] = set()
+        self.running = 0  # how many these are
         self.load = 0.0
         self.configure(config)
 
@@ -35,38 +54,39 @@ class Endpoint:
         if config is not None:
             self.max_running = config.max_running
             self.max_load = config.max_load
+        self.measure()
 
-    @property
-    def available(self) -> bool:
-        return self.offered and self.healthy
+    def set_healthy(self, healthy: bool) -> None:
+        self.healthy = healthy
+        self.measure()
 
-    @property
-    def fullness(self) -> float:
-        by_requests = len(self.requests) / self.max_running if self.max_running else 1.0
-        return max(by_requests, self.load / self.max_load if self.max_load else by_requests)
+    def take(self, request: Request) -> None:
+        self.requests.add(request)
+        self.running += 1
+        self.load += request.ticket.load
+        request.endpoint = self
+        self.measure()
 
-    def fits(self, load: float) -> bool:
-        running = len(self.requests)
-        return (
-            self.offered
-            and self.healthy
-            and running < self.max_running
-            and (running == 0 or self.load + load <= self.max_load)
-        )
+    def release(self, request: Request) -> None:
+        self.requests.remove(request)
+        self.running -= 1
+        # Set to nothing when empty, so that rounding never adds up to a load that nobody holds.
+        self.load = self.load - request.ticket.load if self.running else 0.0
+        self.measure()
+
+    def measure(self) -> None:
+        self.available = self.offered and self.healthy
+        by_requests = self.running / self.max_running if self.max_running else 1.0
+        by_load = self.load / self.max_load if self.max_load else 1.0
+        self.fullness = by_requests if by_requests > by_load else by_load
+        if not self.available or by_requests >= 1:
+            self.room = FULL
+        else:
+            self.room = self.max_load - self.load if self.running else inf
 
     def overload(self, load: float) -> float:
         """What must end here before `load` fits."""
         return self.load + load - max(self.max_load, load)
-
-    def take(self, request: Request) -> None:
-        self.requests.add(request)
-        self.load += request.ticket.load
-        request.endpoint = self
-
-    def release(self, request: Request) -> None:
-        self.requests.remove(request)
-        # Set to nothing when empty, so that rounding never adds up to a load that nobody holds.
-        self.load = self.load - request.ticket.load if self.requests else 0.0
 
 
 class Endpoints:
@@ -95,20 +115,20 @@ class Endpoints:
         self.max_running = sum(e.max_running for e in available)
         self.max_load = sum(e.max_load for e in available)
 
-    def any_open(self) -> bool:
-        for endpoint in self.all.values():  # noqa: SIM110  # twice as fast as any(), asked always
-            if endpoint.fits(0.0):
-                return True
-        return False
+    def room(self, barred: Endpoint | None = None) -> float:
+        """The largest load that one of them takes now; FULL when all are."""
+        most = FULL
+        for endpoint in self.all.values():
+            if endpoint.room > most and endpoint is not barred:
+                most = endpoint.room
+        return most
 
     def choose(self, load: float, prefix: int, barred: Endpoint | None) -> Endpoint | None:
         best: Endpoint | None = None
-        least = 0.0
+        least = inf
         for endpoint in self.all.values():
-            if endpoint is not barred and endpoint.fits(load):
-                fullness = endpoint.fullness
-                if best is None or fullness < least:
-                    best, least = endpoint, fullness
+            if load <= endpoint.room and endpoint.fullness < least and endpoint is not barred:
+                best, least = endpoint, endpoint.fullness
         if best is not None and prefix:
             holder = self.holder(load, prefix)
             if holder is not None and holder is not barred:
@@ -118,7 +138,7 @@ class Endpoints:
     def holder(self, load: float, prefix: int) -> Endpoint | None:
         """The endpoint that probably holds `prefix`, when it may take the request."""
         endpoint = self._prefixes.get(prefix) if prefix else None
-        if endpoint is None or not endpoint.fits(load):
+        if endpoint is None or load > endpoint.room:
             return None
         peers = [e.fullness for e in self.all.values() if e.available]
         mean = sum(peers) / len(peers)

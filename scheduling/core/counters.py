@@ -40,12 +40,6 @@ class Counter:
         self.v = max(self.v, floor)
         self.lifted_at = tick
 
-    def charge(self, units: float, weight: float) -> float:
-        """The step that `units` make at this weight."""
-        step = units / weight
-        self.v += step
-        return step
-
     def refund(self, step: float, dispatched: int) -> float:
         """Take back `step` of what a request dispatched at that tick was charged."""
         given = step

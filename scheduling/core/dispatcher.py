@@ -141,7 +141,7 @@ class Core:
         """Service received so far; counts only past what is charged already."""
         request = self._requests.get(request_id)
         if request is not None and request.state == "running" and cost > request.charged:
-            self._move(request, cost - request.charged)
+            self._move(self._pool_of(request), request, cost - request.charged)
 
     def settle(self, request_id: str, cost: float) -> bool:
         """A running request is over and took `cost` in all; False when none of this id runs."""
@@ -149,8 +149,8 @@ class Core:
         if request is None or not request.goes("settle"):
             return False
         pool = self._pool_of(request)
-        cost = max(0.0, cost)
-        self._move(request, cost - request.charged)
+        cost = cost if cost > 0 else 0.0  # nor is what is not a number a cost
+        self._move(pool, request, cost - request.charged)
         pool.meter.served(cost)
         pool.end(request)
         account = request.flow.share.account
@@ -209,28 +209,31 @@ class Core:
         request.goes("dispatch")
         self._tick += 1
         request.dispatched = self._tick
-        self._move(request, request.ticket.cost)
+        self._move(pool, request, request.ticket.cost)
         pool.start(decision)
         account = request.flow.share.account
         account.queued -= 1
         account.running += 1
         return Grant(request.ticket.request_id, decision.endpoint.id)
 
-    def _move(self, request: Request, units: float) -> None:
+    def _move(self, pool: Pool, request: Request, units: float) -> None:
         """The service that `request` is charged for changes by `units`."""
         flow = request.flow
         share = flow.share
         if units > 0:
             account = share.account
-            request.share_step += share.charge(units, account.weight)
-            weight = account.applications.get(flow.name, 1.0)
-            request.flow_step += flow.charge(units, weight)
+            step = units / account.weight
+            share.v += step
+            request.share_step += step
+            step = units / account.applications.get(flow.name, 1.0)
+            flow.v += step
+            request.flow_step += step
         elif units < 0:
             part = min(1.0, -units / request.charged)
             request.share_step -= share.refund(request.share_step * part, request.dispatched)
             request.flow_step -= flow.refund(request.flow_step * part, request.dispatched)
             share.queue.touch(share)
-        self._pool_of(request).lanes.move(request, units)
+        pool.lanes.move(request, units)
         share.served += units
         request.charged += units
 

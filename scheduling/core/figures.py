@@ -65,7 +65,7 @@ def _pool(pool: Pool, now: float) -> dict[str, Any]:
         "endpoints": {
             endpoint.id: {
                 "available": endpoint.available,
-                "running": len(endpoint.requests),
+                "running": endpoint.running,
                 "load": endpoint.load,
                 "max_running": endpoint.max_running,
                 "max_load": endpoint.max_load,

@@ -18,11 +18,10 @@ from __future__ import annotations
 
 from math import floor, inf
 
+from scheduling.core.capacity import FULL
 from scheduling.core.model import LaneConfig
 from scheduling.core.request import Request
 from scheduling.core.vtc import FairQueue
-
-FULL = -1.0  # no slot is left under a ceiling
 
 
 def _turn(head: Request) -> float:
@@ -94,9 +93,9 @@ class Lanes:
         ready = []
         for lane in self.by_rank:
             if lane.queue.queued:
-                first = lane.queue.first()
-                if first is not None:
-                    ready.append(first.next())
+                head = lane.queue.first()
+                if head is not None:
+                    ready.append(head)
         if len(ready) > 1:
             ready.sort(key=_turn)  # stable: by rank among equals
         return ready
@@ -133,7 +132,7 @@ class Lanes:
             lane.credit = min(lane.credit + back, 2 * self.largest)
 
     def _earn(self, units: float) -> None:
-        cap = 2 * self.largest
         for lane in self.by_rank:
             if lane.share and lane.queue.queued:
-                lane.credit = min(max(0.0, lane.credit + lane.share * units), cap)
+                credit = lane.credit + lane.share * units
+                lane.credit = min(max(0.0, credit), 2 * self.largest)

@@ -22,13 +22,13 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
-from scheduling.core.capacity import Endpoint, Endpoints
-from scheduling.core.lanes import FULL, Lane, Lanes
+from scheduling.core.capacity import FULL, Endpoint, Endpoints
+from scheduling.core.lanes import Lane, Lanes
 from scheduling.core.meter import Meter
 from scheduling.core.model import LaneConfig, PoolConfig
 from scheduling.core.request import Request
 
-LOOK_AHEAD = 16  # tenants, in the order of their turns, that another choice is looked for among
+LOOK_AHEAD = 8  # tenants, in the order of their turns, that another choice is looked for among
 
 
 class Decision(NamedTuple):
@@ -78,7 +78,7 @@ class Pool:
         endpoint = self.endpoints.all.get(endpoint_id)
         if endpoint is None or endpoint.healthy == healthy:
             return False
-        endpoint.healthy = healthy
+        endpoint.set_healthy(healthy)
         self.endpoints.measure()
         self._recount()
         return True
@@ -87,31 +87,26 @@ class Pool:
 
     def decide(self) -> Decision | None:
         """The next dispatch; it is not carried out here."""
-        if not self.queued or not self.endpoints.any_open():
+        ends = self.endpoints
+        room = ends.room() if self.queued else FULL
+        if room == FULL:
             return None
         hold = NOTHING_HELD
         for head in self.lanes.in_turn():
-            lane = head.lane
-            room = self.lanes.room(lane, self.endpoints.max_running, self.endpoints.max_load)
-            if room == FULL or lane.rank >= hold.rank:
+            allowed = self.lanes.room(head.lane, ends.max_running, ends.max_load)
+            if allowed == FULL or head.lane.rank >= hold.rank:
                 continue
-            decision = self._take_turn(head, room, hold)
+            fits = room if room < allowed else allowed
+            decision = self._local(head, fits, hold) if self.locality_quantum else None
+            decision = decision or self._place(head, fits, hold)
+            if decision is None:
+                if hold.blocked is None:
+                    hold = self._hold_for(head, allowed)
+                    room = ends.room(hold.barred) if hold.barred else room
+                decision = self._smaller(head.lane, min(room, allowed), hold)
             if decision is not None:
                 return decision
-            if hold.blocked is None:
-                hold = self._hold_for(head, room)
-            if lane.rank < hold.rank:
-                decision = self._smaller(lane, room, hold)
-                if decision is not None:
-                    return decision
         return None
-
-    def _take_turn(self, head: Request, room: float, hold: Hold) -> Decision | None:
-        if self.locality_quantum:
-            local = self._local(head, room, hold)
-            if local is not None:
-                return local
-        return self._place(head, room, hold)
 
     def _place(self, request: Request, room: float, hold: Hold) -> Decision | None:
         ticket = request.ticket
@@ -120,20 +115,24 @@ class Pool:
         endpoint = self.endpoints.choose(ticket.load, ticket.prefix, hold.barred)
         return None if endpoint is None else Decision(request, endpoint, hold.blocked)
 
-    def _hold_for(self, head: Request, room: float) -> Hold:
+    def _hold_for(self, head: Request, allowed: float) -> Hold:
         """What `head`, which fits nowhere, keeps others from."""
         if not head.passed_by or head.passed_by < head.ticket.cost:
             return Hold(head)
-        if head.ticket.load > room:
+        if head.ticket.load > allowed:
             return Hold(head, rank=head.lane.rank)
         return Hold(head, barred=self.endpoints.nearest_to_fit(head.ticket.load))
 
     def _smaller(self, lane: Lane, room: float, hold: Hold) -> Decision | None:
         def passing(request: Request) -> Decision | None:
-            return self._place(request, room, hold) if hold.lets_pass(request) else None
+            if request.ticket.load > room or not hold.lets_pass(request):
+                return None
+            return self._place(request, room, hold)
 
+        if lane.rank >= hold.rank:
+            return None
         smallest = lane.queue.smallest()
-        if smallest is None or self._place(smallest, room, hold) is None:
+        if smallest is None or smallest.ticket.load > room:
             return None
         return lane.queue.find(LOOK_AHEAD, passing) or passing(smallest)
 
@@ -155,9 +154,10 @@ class Pool:
 
     def add(self, request: Request, tick: int) -> None:
         ticket = request.ticket
-        self.lanes.largest = max(self.lanes.largest, ticket.cost)
-        if ticket.load > 0:
-            self.units_per_load = max(self.units_per_load, ticket.cost / ticket.load)
+        if ticket.cost > self.lanes.largest:
+            self.lanes.largest = ticket.cost
+        if ticket.cost > self.units_per_load * ticket.load and ticket.load > 0:
+            self.units_per_load = ticket.cost / ticket.load
         self.queued += 1
         request.lane.queue.add(request, tick)
 

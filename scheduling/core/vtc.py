@@ -61,8 +61,8 @@ class FairQueue:
 
     # --- who is next ------------------------------------------------------------------------
 
-    def first(self) -> Share | None:
-        """The tenant whose turn it is."""
+    def first(self) -> Request | None:
+        """The next request of the tenant whose turn it is."""
         heap = self.heap
         while heap:
             entry = heap[0]
@@ -73,10 +73,10 @@ class FairQueue:
             if share.account.running >= share.account.limit:
                 self._park(share)  # its entry is dead now, and dropped next
                 continue
-            seq = share.next().seq
-            if entry[0] == share.v and entry[1] == seq:
-                return share
-            share.entry = (share.v, seq, share)
+            head = share.next()
+            if entry[0] == share.v and entry[1] == head.seq:
+                return head
+            share.entry = (share.v, head.seq, share)
             heapreplace(heap, share.entry)
         return None
 
@@ -85,9 +85,9 @@ class FairQueue:
         something of one."""
         asked: list[Entry] = []
         found: T | None = None
-        while found is None and len(asked) < count and (share := self.first()) is not None:
+        while found is None and len(asked) < count and (head := self.first()) is not None:
             asked.append(heappop(self.heap))
-            found = choose(share.next())
+            found = choose(head)
         for entry in asked:
             heappush(self.heap, entry)
         return found
@@ -133,7 +133,8 @@ class FairQueue:
         share.queued += 1
         self.queued += 1
         self.cost += request.ticket.cost
-        self.largest = max(self.largest, request.ticket.cost)
+        if request.ticket.cost > self.largest:
+            self.largest = request.ticket.cost
         if flow.head is request:
             self.touch(share)
             self._note_head(flow)
@@ -181,7 +182,8 @@ class FairQueue:
 
     def _floor(self, share: Share) -> float | None:
         """What a lift of `share` would lift it to; None when there is nobody to go by."""
-        other = self.first() or self.last
+        head = self.first()
+        other = head.flow.share if head is not None else self.last
         return None if other is None or other is share else other.v
 
     def _lift(self, share: Share, tick: int) -> None:
@@ -224,10 +226,10 @@ class FairQueue:
         heapify(self.small)
 
     def _sweep(self) -> None:
-        floor = self.first() or self.last
-        bar = floor.v if floor is not None else 0.0
+        head = self.first()
+        floor = head.flow.share if head is not None else self.last
         for name, share in list(self.shares.items()):
-            if not share.queued and not share.running and share.v <= bar:
+            if not share.queued and not share.running and floor and share.v <= floor.v:
                 self.ground = max(self.ground, share.v)
                 del self.shares[name]
         self.sweep_at = max(KEEP, 2 * len(self.shares))

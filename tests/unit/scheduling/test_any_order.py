@@ -9,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from scheduling.core.capacity import FULL
 from scheduling.core.dispatcher import Core
 from scheduling.core.figures import debts, live
-from scheduling.core.lanes import FULL
 from scheduling.core.model import (
     EndpointConfig,
     LaneConfig,
@@ -250,7 +250,7 @@ class Anything(RuleBasedStateMachine):
                 if share.queued and account.running < account.limit:
                     ticket = share.next().ticket
                     fits = ticket.load <= room and any(
-                        end.fits(ticket.load) for end in ends.all.values()
+                        ticket.load <= end.room for end in ends.all.values()
                     )
                     found.append((ticket.request_id, fits))
         return found

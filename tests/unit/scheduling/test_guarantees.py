@@ -126,9 +126,9 @@ def test_a_lane_waits_no_longer_than_its_share_allows(
 
 def _next_cost(world: World, name: str) -> float:
     lane: Lane = world.core.pools["chat"].lanes.all[name]
-    first = lane.queue.first()
-    assert first is not None
-    return first.next().ticket.cost
+    head = lane.queue.first()
+    assert head is not None
+    return head.ticket.cost
 
 
 @given(
