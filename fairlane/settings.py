@@ -123,6 +123,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
+    "POSTPROCESSING_HOOKS": [],  # they name enums of serializers; ours are pydantic types
 }
 
 # --- Celery ---------------------------------------------------------------------------------

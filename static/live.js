@@ -6,6 +6,14 @@
     if (document.hidden) event.preventDefault();
   });
 
+  // Whoever was logged out meanwhile gets the login page, not a piece of it inside this one.
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    if (new URL(event.detail.xhr.responseURL).pathname !== new URL(event.detail.requestConfig.path, location.href).pathname) {
+      event.preventDefault();
+      location.reload();
+    }
+  });
+
   // Times are written in UTC; the title tells them in the viewer's zone.
   const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
   const explain = () => {

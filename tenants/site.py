@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
 from django.db import models
@@ -46,7 +46,7 @@ else:
 class ReadOnly(ModelAdmin):
     list_per_page = 100
     show_full_result_count = False  # counting a table of millions takes longer than a page may
-    actions: ClassVar[None] = None  # type: ignore[assignment]
+    actions = None
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return site.has_permission(request)

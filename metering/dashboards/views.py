@@ -8,6 +8,7 @@ from typing import Any
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
+from django.utils.cache import patch_vary_headers
 from django_htmx.middleware import HtmxDetails
 
 from metering import selectors
@@ -33,7 +34,9 @@ def overview(request: HttpRequest) -> HttpResponse:
     chosen = ranges.chosen(request.GET.get("range"))
     context = overview_of(timezone.now(), chosen, weights(policy.current_document()))
     template = "metering/overview_live.html" if is_refresh(request) else "metering/overview.html"
-    return render(request, template, context | chart_page())
+    response = render(request, template, context | chart_page())
+    patch_vary_headers(response, ["HX-Request"])  # else "back" may show the part as the page
+    return response
 
 
 def chart_page() -> dict[str, Any]:

@@ -12,6 +12,8 @@ from typing import Any, cast
 
 from django import forms
 
+from tenants.core.document import plain_numbers
+
 Part = dict[str, Any]
 Section = tuple[str, str, tuple[str, ...]]  # title, explanation, fields
 
@@ -34,7 +36,7 @@ def unflatten(values: Part) -> Part:
         place = part
         for step in steps:
             place = place.setdefault(step, {})
-        place[last] = None if value is None or value == "" or value == [] else value
+        place[last] = None if value is None or value == "" or value == [] else plain_numbers(value)
     return {name: None if is_hollow(value) else value for name, value in part.items()}
 
 

@@ -146,3 +146,13 @@ def test_a_page_loads_nothing_from_elsewhere(
         page.wait_for_load_state("networkidle")
     assert asked
     assert [url for url in asked if not url.startswith(live_server.url)] == []
+
+
+def test_whoever_is_logged_out_meanwhile_is_asked_to_log_in(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    login(page, people["admin"])
+    page.goto(live_server.url)
+    page.context.clear_cookies()
+    page.wait_for_url("**/login/**", timeout=30_000)
+    expect(page.get_by_role("button", name="Log in")).to_be_visible()
