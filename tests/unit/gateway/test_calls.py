@@ -277,7 +277,7 @@ async def test_a_slow_engine_and_a_wrong_request_are_not_tried_elsewhere(failure
 
 async def test_only_what_could_not_be_connected_to_is_called_dead() -> None:
     world = World()
-    await world.ask(httpx.ConnectError("refused"), httpx.Response(500))
+    await world.ask(httpx.ConnectError("refused"), httpx.ReadError("broke off"))
     assert world.unreachable == [A]
 
 
@@ -294,6 +294,16 @@ async def test_an_engine_that_does_not_know_the_gateway_is_not_the_callers_fault
     caller = await World().ask(httpx.Response(401, json={"error": {"message": "bad key sk-1"}}))
     assert (caller.status, caller.error["code"]) == (502, "engine_error")
     assert b"sk-1" not in caller.body
+
+
+@pytest.mark.parametrize("status", [204, 302, 404])
+async def test_an_answer_that_is_neither_200_nor_an_error_of_the_call_is_the_pools_fault(
+    status: int,
+) -> None:
+    world = World()
+    caller = await world.ask(httpx.Response(status, headers={"location": "http://elsewhere/"}))
+    assert (caller.status, len(world.asked), world.record.cost) == (502, 1, 0.0)
+    assert "location" not in caller.headers
 
 
 # --- waiting ---------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -154,7 +153,7 @@ def test_an_application_is_named_among_all_tenants() -> None:
 
 
 def test_several_choices_are_told_as_one_answer() -> None:
-    run = replace(placed(asked=True, answering=True), plan=plan(call=chat(n=2)))
+    run = placed(asked=True, answering=True, plan=plan(call=chat(n=2)))
     seen = meter(expected=2)
     for event in (token(index=0), token(index=1), finish("stop", 0), finish("length", 1)):
         seen.feed(event)
