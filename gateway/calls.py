@@ -194,6 +194,7 @@ class Calls:
         if run.place is not None:
             tokens = record.prompt_tokens + record.completion_tokens
             self._governor.settle(run.request_id, tokens, record.cost)
+            run.correct_rates(tokens)
         self._journal.ended(record)
         count(record, run)
 
@@ -230,10 +231,18 @@ def shed_error(shed: Overloaded) -> ApiError:
     )
 
 
+def patience(run: Run) -> float:
+    assert run.plan is not None
+    return run.plan.lane.max_queue_seconds
+
+
 LOST: dict[str, tuple[Outcome, Callable[[Run], str]]] = {
     "queue_timeout": (
         Outcome.QUEUE_TIMEOUT,
-        lambda run: f"No place came free in lane '{run.lane}' within its max_queue_seconds.",
+        lambda run: (
+            f"No place came free in lane '{run.lane}' within {patience(run):g} s, its "
+            "max_queue_seconds. Try again later."
+        ),
     ),
     "pool_removed": (
         Outcome.NO_ENDPOINT,

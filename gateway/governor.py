@@ -78,7 +78,10 @@ class LocalGovernor:
 
     async def admit(self, plan: Plan) -> Place:
         began = self._clock()
-        verdict = self.accounts.reserve(plan.hold, began, plan.at)
+        hold = plan.hold
+        if hold.limits.max_queued is not None:
+            hold = replace(hold, queued=self.scheduler.queued(hold.tenant))
+        verdict = self.accounts.reserve(hold, began, plan.at)
         if isinstance(verdict, Refused):
             raise AdmissionRefused(verdict)
         try:
@@ -101,7 +104,7 @@ class LocalGovernor:
         raise Overloaded(wait, plan.lane)
 
     def _release(self, request_id: str) -> None:
-        self.accounts.settle(request_id, 0, 0.0, self._clock(), datetime.now(UTC))
+        self.accounts.release(request_id, self._clock(), datetime.now(UTC))
 
     def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         return self.scheduler.retry_elsewhere(request_id, avoid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from gateway.admission import Plan
@@ -59,6 +59,13 @@ class Run:
         self.counted_tokens = meter.tokens
         if self.outcome is Outcome.OK:
             self.finish = finish_reason(meter.finish_reasons)
+
+    def correct_rates(self, tokens: int) -> None:
+        """What is left after it, now that it is known: of use to an answer not yet begun."""
+        left = self.rates.remaining_tokens
+        if self.plan is not None and left is not None:
+            left += self.plan.hold.tokens - tokens
+            self.rates = replace(self.rates, remaining_tokens=left)
 
     def application_name(self) -> str:
         """The application's name among all tenants'."""

@@ -17,6 +17,9 @@ class Accounts(Protocol):
         """Replace the hold by what was used, in the windows it was taken in. Only the first call
         for an id counts; an unknown id is nothing."""
 
+    def release(self, request_id: str, now: float, at: datetime) -> None:
+        """Give back all that `reserve` took, the count of requests too: it never ran."""
+
     def rates(self, tenant: str, limits: Limits, now: float) -> RateState:
         """As `Admitted.rates`, without asking for anything."""
 

@@ -82,6 +82,11 @@ class LocalScheduler:
         """The requests that are queued, in the order of their arrival."""
         return self._core.waiting()
 
+    def queued(self, tenant: str) -> int:
+        """How many of a tenant's requests wait, over all pools."""
+        account = self._core.accounts.get(tenant)
+        return account.queued if account is not None else 0
+
     def expected_wait_s(self, pool: str, lane: str) -> float:
         """See `Core.expected_wait_s`."""
         return self._core.expected_wait_s(pool, lane)

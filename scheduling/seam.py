@@ -50,6 +50,9 @@ class Scheduler(Protocol):
     def waiting(self) -> list[Ticket]:
         """The requests that are queued, in the order of their arrival."""
 
+    def queued(self, tenant: str) -> int:
+        """How many of a tenant's requests wait, over all pools."""
+
     def expected_wait_s(self, pool: str, lane: str) -> float:
         """How long the lane's backlog will take at the pool's measured pace; 0 while unknown."""
 

@@ -122,6 +122,13 @@ class LocalAccounts:
         for counter, held in taken.sustained:
             counter.settle(held, cost)
 
+    def release(self, request_id: str, now: float, at: datetime) -> None:
+        """It was turned away after all: as if it had never been here."""
+        taken = self._open.get(request_id)
+        if taken is not None:
+            taken.use.requests.correct(taken.slot, -1)
+            self.settle(request_id, 0, 0.0, now, at)
+
     def rates(self, tenant: str, limits: Limits, now: float) -> RateState:
         """As `Admitted.rates`, without asking for anything."""
         use = self._tenants.get(tenant) or TenantUse()
@@ -168,7 +175,7 @@ class LocalAccounts:
                     self._claim_budget(policy, hold, use, claim, now, at)
             if claim.refusals:
                 return max(claim.refusals, key=lambda refused: refused.retry_after_s)
-        if _depth_reached(use.open, hold.limits):
+        if _depth_reached(use.open, hold):
             return refusals.depth(hold, use.open, _rate_state(use, hold.limits, now))
         return claim
 
@@ -293,10 +300,14 @@ def _rate_refusal(hold: Hold, use: TenantUse, now: float) -> Refused | None:
     return None
 
 
-def _depth_reached(open_now: int, limits: Limits) -> bool:
-    if limits.max_running is None or limits.max_queued is None:
+def _depth_reached(open_now: int, hold: Hold) -> bool:
+    """The queue is full as it stands, or would be once all that may run does."""
+    running, queued = hold.limits.max_running, hold.limits.max_queued
+    if queued is None:
         return False
-    return open_now >= limits.max_running + limits.max_queued
+    if hold.queued and hold.queued >= queued:
+        return True
+    return running is not None and open_now >= running + queued
 
 
 def _rate_state(use: TenantUse, limits: Limits, now: float) -> RateState:
@@ -306,6 +317,6 @@ def _rate_state(use: TenantUse, limits: Limits, now: float) -> RateState:
         remaining_requests=None if requests is None else max(0, requests - use.requests.total),
         reset_requests_s=0.0 if requests is None else use.requests.reset_s(now),
         limit_tokens=tokens,
-        remaining_tokens=None if tokens is None else max(0, tokens - use.tokens.total),
+        remaining_tokens=None if tokens is None else tokens - use.tokens.total,
         reset_tokens_s=0.0 if tokens is None else use.tokens.reset_s(now),
     )

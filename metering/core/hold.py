@@ -22,6 +22,7 @@ class Hold:
     cost: float  # expected service units, held against burst budgets
     ceiling_cost: float  # the most that it can cost, held against sustained budgets
     skip_rates: bool = False  # a later call of an interaction: rates and burst do not refuse
+    queued: int = 0  # how many of the tenant's requests wait already
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,7 @@ class RateState:
     remaining_requests: int | None = None
     reset_requests_s: float = 0.0  # until full again
     limit_tokens: int | None = None
-    remaining_tokens: int | None = None
+    remaining_tokens: int | None = None  # below 0 while estimates are past the limit
     reset_tokens_s: float = 0.0
 
 

@@ -73,13 +73,16 @@ def sustained(
 
 def depth(hold: Hold, open_now: int, rates: RateState) -> Refused:
     running, queued = hold.limits.max_running, hold.limits.max_queued
+    may = f"queue {queued} requests (max_queued); {hold.queued} wait"
+    if running is not None and open_now >= running + (queued or 0):
+        may = (
+            f"run {running} requests at once (max_running) and queue {queued} more (max_queued); "
+            f"{open_now} are open"
+        )
     return Refused(
         limit="max_queued" if queued else "max_running",
         code="rate_limit_exceeded",
-        message=(
-            f"Tenant '{hold.tenant}' may run {running} requests at once (max_running) and queue "
-            f"{queued} more (max_queued); {open_now} are open. Come back when one has ended."
-        ),
+        message=f"Tenant '{hold.tenant}' may {may}. Come back when one has ended.",
         retry_after_s=SOON_S,
         rates=rates,
     )

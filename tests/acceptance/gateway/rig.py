@@ -29,6 +29,7 @@ from tests.acceptance.stack import PATIENCE_S, ROOT, Stack, engine, until
 HELLO = [{"role": "user", "content": "Hello there"}]
 CHAT = "/v1/chat/completions"
 MODELS = ("chat", "two", "pair", "plain", "hasty")
+FRESH = tuple(f"fresh-{number}" for number in range(40))  # for pools that a test makes
 LANES = [
     {"name": "urgent", "rank": 0, "engine_priority": 1, "reserved_share": 0.3},
     {"name": "normal", "rank": 1, "engine_priority": 11, "reserved_share": 0.2},
@@ -46,17 +47,18 @@ call_command("users", "create", username="root", role="admin", json=True)
 """
 
 
+def pool(model: str, ends: list[str], most: int, **more: Any) -> dict[str, Any]:
+    return {
+        "model": model,
+        "endpoints": [{"url": url} for url in ends],
+        "capacity": {"max_running": most, "max_running_tokens": 1_000_000},
+        "cost": {"input": 1, "cached_input": 1, "output": 1},
+        **more,
+    }
+
+
 def policy(urls: list[str]) -> dict[str, Any]:
     """Pools that differ in what the cases need; cost is 1 a token everywhere."""
-
-    def pool(model: str, ends: list[str], most: int, **more: Any) -> dict[str, Any]:
-        return {
-            "model": model,
-            "endpoints": [{"url": url} for url in ends],
-            "capacity": {"max_running": most, "max_running_tokens": 1_000_000},
-            "cost": {"input": 1, "cached_input": 1, "output": 1},
-            **more,
-        }
 
     first = urls[:1]
     return {
@@ -186,6 +188,7 @@ class Caller:
     tenant: str
     key: str
     key_id: str
+    model: str = "chat"
 
     def start(
         self,
@@ -195,7 +198,7 @@ class Caller:
         **body: Any,
     ) -> Call:
         """Send a call; the answer is read later."""
-        said = {"model": "chat", **body}
+        said = {"model": self.model, **body}
         if path == CHAT:
             said.setdefault("messages", HELLO)
         return self.send(path, json.dumps(said).encode(), headers, receive_buffer)
@@ -251,6 +254,7 @@ class Rig:
     token: str
     engines: list[SimulatedEngine]
     _numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
+    _pools: Iterator[int] = field(default_factory=lambda: itertools.count(0))
 
     @property
     def engine(self) -> SimulatedEngine:
@@ -270,18 +274,28 @@ class Rig:
 
     # --- policy -----------------------------------------------------------------------------
 
+    def pool(self, most: int = 64, **fields: Any) -> str:
+        """A pool of its own on the first engine: of its model nothing has been learnt yet, so
+        estimates are what they are at first. Its name."""
+        model = FRESH[next(self._pools)]
+        self.ask("POST", "/pools/", pool(model, self.stack.engines[:1], most, **fields))
+        return model
+
     def tenant(self, application: dict[str, Any] | None = None, **fields: Any) -> Caller:
         """A new tenant of the open tier, or as `fields` say, with a key that is in force."""
         name = f"t{next(self._numbers)}"
+        model = fields.pop("model", "chat")
         self.ask("POST", "/tenants/", {"name": name, "tier": "open", **fields})
         if application is not None:
             self.ask("POST", "/applications/", {"tenant": name, **application})
-        return self.key(name, application["name"] if application else None)
+        return self.key(name, application["name"] if application else None, model)
 
-    def key(self, tenant: str, application: str | None = None, **fields: Any) -> Caller:
+    def key(
+        self, tenant: str, application: str | None = None, model: str = "chat", **fields: Any
+    ) -> Caller:
         asked = {"tenant": tenant, "application": application, **fields}
         made = self.ask("POST", "/keys/", asked)
-        caller = Caller(self.stack.port, tenant, made["key"], made["id"])
+        caller = Caller(self.stack.port, tenant, made["key"], made["id"], model)
         until(lambda: caller.get("/v1/models").status == 200, "the key is in force")
         return caller
 
@@ -340,6 +354,11 @@ class Rig:
         found = self.rows(tenant)
         assert len(found) == count, found
         return found
+
+    def window(self, account: str) -> float:
+        """What the ledger says that an account used, over all windows."""
+        query = "SELECT sum(used) AS used FROM metering_budgetwindow WHERE account = ?"
+        return float(select(self.stack.folder, query, account)[0]["used"] or 0)
 
     def record(self, answer: Answer) -> dict[str, Any]:
         where = "request_id = ?"
@@ -401,4 +420,4 @@ def rig(folder: Path, engines: int) -> Iterator[Rig]:
 
 def many_models(folder: Path) -> Any:
     """An engine that answers to the names of all pools."""
-    return engine(folder, *MODELS[1:], "--profile", "fast", model=MODELS[0])
+    return engine(folder, *MODELS[1:], *FRESH, "--profile", "fast", model=MODELS[0])

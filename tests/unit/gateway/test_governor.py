@@ -34,6 +34,9 @@ class FakeAccounts:
     def settle(self, request_id: str, tokens: int, cost: float, *_: Any) -> None:
         self.settled.append((request_id, tokens, cost))
 
+    def release(self, request_id: str, *_: Any) -> None:
+        self.settled.append((request_id, 0, 0.0))
+
 
 class FakeScheduler:
     """Grants at once, or raises what it is told to; `wait_s` is the wait that it predicts."""

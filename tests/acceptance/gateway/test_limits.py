@@ -1,0 +1,225 @@
+"""Every limit by itself: its code, its words, when to come back; and a refusal takes nothing."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tests.acceptance.gateway.rig import HELLO, Answer, Caller, Rig
+from tests.acceptance.stack import until
+
+
+def told(answer: Answer, status: int, code: str, *words: str) -> Answer:
+    """The answer is this refusal, names these, and says when to come back as clients read it."""
+    assert (answer.status, answer.code) == (status, code), answer.body
+    for word in words:
+        assert word in answer.message
+    seconds, milliseconds = answer.headers["retry-after"], answer.headers["retry-after-ms"]
+    assert int(seconds) >= 1
+    assert (int(seconds) - 1) * 1000 < max(int(milliseconds), 1000) <= int(seconds) * 1000
+    return answer
+
+
+def occupied(rig: Rig, caller: Caller, **body: Any) -> Any:
+    """A call that runs until it is hung up."""
+    before = rig.engine.load()
+    rig.engine.script("hang", times=1)
+    call = caller.start(**body)
+    until(lambda: rig.engine.load() > before, "the call runs")
+    return call
+
+
+# --- requests and tokens a minute -----------------------------------------------------------------
+
+
+def test_requests_a_minute(rig: Rig) -> None:
+    alice = rig.tenant(limits={"requests_per_minute": 2})
+    assert [alice.chat().status for _ in range(2)] == [200, 200]
+    refused = told(
+        alice.chat(), 429, "rate_limit_exceeded", "requests_per_minute", "2", alice.tenant
+    )
+    assert int(refused.headers["retry-after"]) <= 61
+    assert refused.headers["x-ratelimit-limit-requests"] == "2"
+    assert refused.headers["x-ratelimit-remaining-requests"] == "0"
+    assert "x-should-retry" not in refused.headers
+    row = rig.record(refused)
+    assert (row["finish_reason"], row["throttle_reason"]) == ("throttled", "requests_per_minute")
+    assert (row["status"], row["cost"]) == (429, 0)
+
+
+def test_refused_calls_use_up_nothing(rig: Rig) -> None:
+    """D12."""
+    alice = rig.tenant(limits={"requests_per_minute": 10})
+    statuses = [alice.chat(max_tokens=1).status for _ in range(30)]
+    assert statuses == [200] * 10 + [429] * 20
+    rig.change("tenants", alice.tenant, limits={"requests_per_minute": 15})
+    statuses = [alice.chat(max_tokens=1).status for _ in range(7)]
+    assert statuses == [200] * 5 + [429] * 2
+
+
+def test_malformed_calls_use_up_nothing(rig: Rig) -> None:
+    alice = rig.tenant(limits={"requests_per_minute": 2})
+    for _ in range(5):
+        assert alice.chat(model="nothing-of-that-name").status == 404
+        assert alice.chat(messages=[]).status == 400
+    assert [alice.chat().status for _ in range(3)] == [200, 200, 429]
+
+
+def test_tokens_a_minute_are_charged_as_tokens_and_told_truthfully(rig: Rig) -> None:
+    """R14, R15, R16."""
+    alice = rig.tenant(model=rig.pool(), limits={"tokens_per_minute": 100})
+    rig.engine.script("in=20,out=10")
+    text = [{"role": "user", "content": "x" * 70}]  # about 20 tokens
+    left = []
+    for _ in range(3):
+        answer = alice.chat(messages=text, max_tokens=10)
+        assert answer.status == 200
+        assert answer.headers["x-ratelimit-limit-tokens"] == "100"
+        left.append(int(answer.headers["x-ratelimit-remaining-tokens"]))
+    assert left == [70, 40, 10]
+    fourth = told(
+        alice.chat(messages=text, max_tokens=10), 429, "rate_limit_exceeded", "tokens_per_minute"
+    )
+    assert fourth.headers["x-ratelimit-remaining-tokens"] == "10"
+    assert int(fourth.headers["retry-after"]) <= 61
+
+
+def test_five_calls_at_once_cannot_share_room_for_one(rig: Rig) -> None:
+    """D04."""
+    alice = rig.tenant(model=rig.pool(), limits={"tokens_per_minute": 100})
+    rig.engine.script("in=10,out=60,hold=300ms")
+    calls = [alice.start(max_tokens=60) for _ in range(5)]
+    assert sorted(call.answer().status for call in calls) == [200, 429, 429, 429, 429]
+    rig.engine.script("in=10,out=1")
+    answer = alice.chat(max_tokens=1)
+    assert answer.headers["x-ratelimit-remaining-tokens"] == str(100 - 70 - 11)
+
+
+def test_no_max_tokens_is_needed(rig: Rig) -> None:
+    """D07, R07: nor is the first call refused because a guess is larger than the limit."""
+    alice = rig.tenant(limits={"requests_per_minute": 5})
+    assert alice.chat().status == 200
+    rig.engine.script("in=5,out=5")
+    bob = rig.tenant(model=rig.pool(), limits={"tokens_per_minute": 100})
+    answer = bob.chat()
+    assert answer.status == 200
+    assert answer.headers["x-ratelimit-remaining-tokens"] == "90"
+    assert rig.record(answer)["cost"] == 10
+    carol = rig.tenant(
+        budgets=[
+            {"name": "burst", "kind": "burst", "cost": 100, "refill_per_second": 1},
+            {"name": "daily", "kind": "sustained", "cost": 100, "period": "day"},
+        ]
+    )
+    assert carol.chat().status == 200
+
+
+# --- running and queued ---------------------------------------------------------------------------
+
+
+def test_running_and_queue_depth(rig: Rig) -> None:
+    alice = rig.tenant(limits={"max_running": 1, "max_queued": 1})
+    first = occupied(rig, alice)
+    second = alice.start()
+    rig.queued(alice.tenant, 1)
+    refused = told(alice.chat(), 429, "rate_limit_exceeded", "max_running", "max_queued", "1")
+    assert rig.record(refused)["throttle_reason"] == "max_queued"
+    first.hang_up()
+    assert second.answer().status == 200
+    assert alice.chat().status == 200
+
+
+def test_no_queue_at_all(rig: Rig) -> None:
+    alice = rig.tenant(limits={"max_running": 1, "max_queued": 0})
+    first = occupied(rig, alice)
+    refused = told(alice.chat(), 429, "rate_limit_exceeded", "max_running", "1")
+    assert rig.record(refused)["throttle_reason"] == "max_running"
+    first.hang_up()
+    until(lambda: alice.chat().status == 200, "the slot is free again")
+
+
+def test_the_queue_is_bounded_where_only_it_has_a_limit(rig: Rig) -> None:
+    alice = rig.tenant(limits={"max_queued": 2})
+    running = [occupied(rig, alice, model="two") for _ in range(2)]
+    waiting = [alice.start(model="two") for _ in range(2)]
+    rig.queued(alice.tenant, 2)
+    told(alice.chat(model="two"), 429, "rate_limit_exceeded", "max_queued", "2")
+    for call in running:
+        call.hang_up()
+    assert [call.answer().status for call in waiting] == [200, 200]
+
+
+def test_a_wait_past_the_lanes_limit(rig: Rig) -> None:
+    """R30: it is refused as busy, and the message says by which bound."""
+    alice = rig.tenant(limits={"max_running": 1})
+    first = occupied(rig, alice)
+    waited = alice.chat({"X-Fairlane-Lane": "brief"})
+    told(waited, 503, "queue_timeout", "brief", "max_queue_seconds", "0.3")
+    row = rig.record(waited)
+    assert (row["finish_reason"], row["throttle_reason"]) == ("timeout", "queue_timeout")
+    assert row["queue_ms"] >= 300
+    assert row["cost"] == 0
+    first.hang_up()
+    assert alice.chat().status == 200
+
+
+# --- sizes ------------------------------------------------------------------------------------------
+
+
+def test_input_and_output_limits(rig: Rig) -> None:
+    alice = rig.tenant(limits={"max_input_tokens": 20, "max_output_tokens": 8})
+    long = alice.chat(messages=[{"role": "user", "content": "word " * 200}])
+    assert (long.status, long.code) == (400, "context_length_exceeded")
+    assert "max_input_tokens" in long.message
+    assert "20" in long.message
+    much = alice.chat(max_tokens=9)
+    assert (much.status, much.code) == (400, "output_limit_exceeded")
+    assert "8" in much.message
+    answer = alice.chat(ignore_eos=True)  # no limit given: policy's holds
+    assert answer.json["usage"]["completion_tokens"] == 8
+
+
+def test_a_model_with_nothing_but_an_alias_and_a_wrong_tenant(rig: Rig) -> None:
+    alice = rig.tenant(models=["chat"])
+    assert alice.chat(model="gpt-4o-mini").status == 200
+    other = alice.chat(model="two")
+    assert (other.status, other.code) == (403, "model_not_allowed")
+    shown = [model["id"] for model in alice.get("/v1/models").json["data"]]
+    assert shown == ["chat", "gpt-4o-mini"]
+
+
+# --- burst ------------------------------------------------------------------------------------------
+
+
+def test_a_burst_budget_tells_the_exact_wait(rig: Rig) -> None:
+    alice = rig.tenant(
+        model=rig.pool(),
+        budgets=[{"name": "burst", "kind": "burst", "cost": 50, "refill_per_second": 40}],
+    )
+    rig.engine.script("in=25,out=25")
+    text = [{"role": "user", "content": "x" * 90}]
+    assert alice.chat(messages=text, max_tokens=25).status == 200
+    refused = told(
+        alice.chat(messages=text, max_tokens=25), 429, "rate_limit_exceeded", "burst", "50", "40"
+    )
+    assert rig.record(refused)["throttle_reason"] == f"tenant:{alice.tenant}/burst"
+    time.sleep(int(refused.headers["retry-after-ms"]) / 1000)  # what the answer asks of the caller
+    assert alice.chat(messages=text, max_tokens=25).status == 200
+
+
+def test_what_one_limit_refuses_is_not_taken_from_another(rig: Rig) -> None:
+    """R47."""
+    alice = rig.tenant(
+        model=rig.pool(),
+        limits={"requests_per_minute": 10},
+        budgets=[{"name": "daily", "kind": "sustained", "cost": 20, "period": "day"}],
+    )
+    rig.engine.script("in=5,out=5")
+    assert [alice.chat(max_tokens=5).status for _ in range(2)] == [200, 200]
+    for _ in range(20):
+        assert alice.chat(max_tokens=5).code == "insufficient_quota"
+    more = [{"name": "daily", "kind": "sustained", "cost": 1000, "period": "day"}]
+    rig.change("tenants", alice.tenant, budgets=more)
+    answer = alice.chat(max_tokens=5)
+    assert answer.headers["x-ratelimit-remaining-requests"] == "7"
+    assert [alice.chat(messages=HELLO, max_tokens=5).status for _ in range(8)] == [200] * 7 + [429]
