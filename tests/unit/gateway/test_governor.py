@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +11,7 @@ from gateway.admission import Plan
 from gateway.governor import AdmissionRefused, LocalGovernor, Overloaded, Place
 from gateway.policy import scheduler_config
 from metering.core.accounts import LocalAccounts
-from metering.core.hold import Admitted, RateState, Refused
+from metering.core.hold import Admitted, Hold, RateState, Refused
 from scheduling.core.model import Grant, Ticket
 from scheduling.runtime import LocalScheduler
 from scheduling.seam import NotGranted
@@ -26,16 +25,15 @@ FULL = Refused("max_queued", "rate_limit_exceeded", "too many", 1.0, RATES)
 class FakeAccounts:
     def __init__(self, verdict: Admitted | Refused | None = None) -> None:
         self.verdict = verdict or Admitted(RATES)
-        self.settled: list[tuple[str, int, float]] = []
+        self.holds: list[Hold] = []
+        self.released: list[str] = []
 
-    def reserve(self, *_: Any) -> Admitted | Refused:
+    def reserve(self, hold: Hold, *_: Any) -> Admitted | Refused:
+        self.holds.append(hold)
         return self.verdict
 
-    def settle(self, request_id: str, tokens: int, cost: float, *_: Any) -> None:
-        self.settled.append((request_id, tokens, cost))
-
     def release(self, request_id: str, *_: Any) -> None:
-        self.settled.append((request_id, 0, 0.0))
+        self.released.append(request_id)
 
 
 class FakeScheduler:
@@ -54,6 +52,9 @@ class FakeScheduler:
 
     def expected_wait_s(self, pool: str, lane: str) -> float:
         return self.wait_s
+
+    def queued(self, tenant: str) -> int:
+        return 3
 
 
 def governor(accounts: FakeAccounts, scheduler: FakeScheduler) -> LocalGovernor:
@@ -77,9 +78,10 @@ class Real:
         return self.scheduler.idle and not self.accounts.open_reservations
 
 
-def one_slot(**alice: Any) -> PolicySnapshot:
+def one_slot(max_queue_seconds: float = 60, **alice: Any) -> PolicySnapshot:
     one = {"max_running": 1, "max_running_tokens": 1000}
-    return snapshot(alice=alice, pool={"endpoints": [{"url": A}], "capacity": one})
+    lane = {"max_queue_seconds": max_queue_seconds}
+    return snapshot(alice=alice, pool={"endpoints": [{"url": A}], "capacity": one}, lane=lane)
 
 
 # --- with fakes ------------------------------------------------------------------------------
@@ -97,7 +99,7 @@ async def test_a_refused_call_never_reaches_the_queue_and_releases_nothing() -> 
     with pytest.raises(AdmissionRefused) as caught:
         await admit(accounts, scheduler, plan())
     assert caught.value.verdict is FULL
-    assert (scheduler.asked, accounts.settled) == ([], [])
+    assert (scheduler.asked, accounts.released) == ([], [])
 
 
 async def test_a_used_up_demoting_budget_sends_to_the_lowest_lane_whatever_its_wait() -> None:
@@ -131,7 +133,7 @@ async def test_overload_rejects_where_the_tier_says_so_and_gives_the_reservation
     with pytest.raises(Overloaded) as caught:
         await admit(accounts, scheduler, plan(policy, id="r1"))
     assert (caught.value.wait_s, caught.value.lane.name) == (61.0, "standard")
-    assert (scheduler.asked, accounts.settled) == ([], [("r1", 0, 0.0)])
+    assert (scheduler.asked, accounts.released) == ([], ["r1"])
 
 
 @pytest.mark.parametrize("failure", [NotGranted("queue_timeout"), RuntimeError("a bug")])
@@ -141,7 +143,14 @@ async def test_whatever_keeps_it_from_a_place_gives_the_reservation_back(
     accounts = FakeAccounts()
     with pytest.raises(type(failure)):
         await admit(accounts, FakeScheduler(failure=failure), plan(id="r1"))
-    assert accounts.settled == [("r1", 0, 0.0)]
+    assert accounts.released == ["r1"]
+
+
+async def test_the_depth_of_a_queue_is_judged_by_those_who_wait_in_it() -> None:
+    accounts = FakeAccounts()
+    policy = snapshot(alice={"limits": {"max_queued": 5}})
+    await admit(accounts, FakeScheduler(), plan(policy))
+    assert [hold.queued for hold in accounts.holds] == [3]
 
 
 # --- with the real parts ---------------------------------------------------------------------
@@ -182,6 +191,17 @@ async def test_a_refusal_takes_nothing_anywhere() -> None:
     assert real.is_empty
 
 
+async def test_what_the_queue_turned_away_was_no_request_of_its_minute() -> None:
+    policy = one_slot(0.001, limits={"requests_per_minute": 2})
+    real = Real(policy)
+    await real.governor.admit(plan(policy, id="r1"))
+    with pytest.raises(NotGranted):
+        await real.governor.admit(plan(policy, id="r2"))
+    real.governor.settle("r1", 1, 1.0)
+    place = await real.governor.admit(plan(policy, id="r3"))
+    assert place.rates.remaining_requests == 0
+
+
 async def test_a_caller_that_leaves_the_queue_gives_its_reservation_and_its_place_in_it_back() -> (
     None
 ):
@@ -218,13 +238,11 @@ async def test_a_place_that_comes_while_its_caller_leaves_goes_to_the_next() -> 
 
 
 async def test_a_wait_past_the_lanes_limit_ends_without_a_reservation() -> None:
-    policy = one_slot()
+    policy = one_slot(0.001)
     real = Real(policy)
     await real.governor.admit(plan(policy, id="r1"))
-    made = plan(policy, id="r2")
-    hasty = replace(made, lane=replace(made.lane, max_queue_seconds=0.001))
     with pytest.raises(NotGranted) as caught:
-        await real.governor.admit(hasty)
+        await real.governor.admit(plan(policy, id="r2"))
     assert caught.value.reason == "queue_timeout"
     assert real.accounts.open_reservations == 1
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.gateway.cast import A, snapshot
 from tests.unit.gateway.world import SSE, Stream, World, full_stream, streamed, whole
-from tests.unit.wire.frames import DONE, event, finish, role, token, usage
+from tests.unit.wire.frames import DONE, counts, event, finish, role, token, usage
 
 ALONE = {"endpoints": [{"url": A}]}
 HASTY = {"connect": 1, "first_token": 0.02, "idle": 0.02, "total": 5}
@@ -154,6 +154,12 @@ async def test_a_whole_answer_to_a_streaming_call_passes_whole() -> None:
     assert world.record.usage_source == "engine"
 
 
+async def test_a_stream_that_nobody_asked_for_passes_whole_and_untouched() -> None:
+    caller = await World().ask(streamed(*full_stream()))
+    assert caller.body == b"".join(full_stream())
+    assert caller.headers["content-length"] == str(len(caller.body))
+
+
 async def test_a_whole_answer_that_says_nothing_of_usage_is_estimated() -> None:
     world = World()
     await world.ask(httpx.Response(200, json={"choices": [{"finish_reason": "length"}]}))
@@ -203,3 +209,28 @@ async def test_a_caller_that_reads_slowly_holds_up_nobody_but_itself() -> None:
     await slow.end()
     assert slow.body.endswith(DONE)
     assert world.is_empty
+
+
+async def test_a_caller_that_never_reads_loses_its_slot_when_its_time_is_over() -> None:
+    world = World(snapshot(pool={**ALONE, "timeouts": {**HASTY, "total": 0.02}}))
+    caller = world.call(streamed(*full_stream()), stream=True)
+    caller.reads.clear()
+    await caller.end()
+    assert (world.record.status, world.record.finish_reason) == (499, "timeout")
+    assert not caller.sent
+    assert world.is_empty
+
+
+async def test_usage_that_was_told_on_the_way_counts_for_what_was_cut_off() -> None:
+    world = World()
+    told = [token(usage=counts(30, number)) for number in (1, 2)]
+    await world.ask(streamed(role(), *told, then="break"), stream=True)
+    record = world.record
+    assert (record.prompt_tokens, record.completion_tokens) == (30, 2)
+    assert (record.usage_source, record.status) == ("counted", 502)
+
+
+async def test_the_rates_of_a_whole_answer_are_those_after_it() -> None:
+    world = World(snapshot(alice={"limits": {"tokens_per_minute": 1000}}))
+    caller = await world.ask(whole(prompt=10, completion=5))
+    assert caller.headers["x-ratelimit-remaining-tokens"] == "985"
