@@ -37,6 +37,7 @@ class Children:
     def __init__(self) -> None:
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._stopping = threading.Event()
+        self._mutex = threading.Lock()  # no child is started once `stop` has counted them
 
     def start(self, name: str, command: Sequence[str], env: Mapping[str, str] = {}) -> None:
         threading.Thread(
@@ -44,23 +45,33 @@ class Children:
         ).start()
 
     def _keep(self, name: str, command: list[str], env: dict[str, str]) -> None:
-        while not self._stopping.is_set():
-            child = subprocess.Popen(  # a thread of its own: PDEATHSIG follows the starting thread
+        while (child := self._spawn(name, command, env)) is not None:
+            status = child.wait()
+            if not self._stopping.is_set():
+                log.error("child ended", child=name, status=status, restart_s=RESTART_AFTER_S)
+                self._stopping.wait(RESTART_AFTER_S)
+
+    def _spawn(
+        self, name: str, command: list[str], env: dict[str, str]
+    ) -> subprocess.Popen[bytes] | None:
+        """None once stopping. PDEATHSIG follows the thread that starts a child, so that thread
+        stays until the child ends."""
+        with self._mutex:
+            if self._stopping.is_set():
+                return None
+            self._running[name] = subprocess.Popen(
                 command,
                 env=env,
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C reaches the parent, which stops its children in order
                 preexec_fn=_die_with_parent,
             )
-            self._running[name] = child
-            status = child.wait()
-            if not self._stopping.is_set():
-                log.error("child ended", child=name, status=status, restart_s=RESTART_AFTER_S)
-                self._stopping.wait(RESTART_AFTER_S)
+            return self._running[name]
 
     def stop(self) -> None:
         """Ask each child to end, then make it."""
-        self._stopping.set()
+        with self._mutex:
+            self._stopping.set()
         children = [child for child in self._running.values() if child.poll() is None]
         for child in children:
             child.terminate()

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import socket
 import time
@@ -76,6 +77,8 @@ class Gateway:
             asyncio.create_task(self._keep(self._sample, SAMPLE_S), name="live sample"),
             asyncio.create_task(measure_lag(), name="loop lag"),
         ]
+        gc.collect()
+        gc.freeze()  # what the start made stays; looking through it costs 0.1 s, again and again
         self.ready = True
         log.info("gateway ready", gateway=self.name, revision=snapshot.revision)
 
@@ -137,15 +140,23 @@ class Gateway:
         self.prober.configure(
             {p.model: [e.url for e in p.endpoints] for p in snapshot.pools.values()}
         )
-        at = datetime.now(UTC)
-        for request_id, run in list(self.calls.waiting.items()):
-            reason = why_drop(snapshot, run, at)
-            if reason is not None:
-                self.scheduler.drop(request_id, reason)
+        self._drop_barred()
         for pool in snapshot.pools.values():
+            for endpoint in pool.endpoints:
+                up = self.prober.is_healthy(pool.model, endpoint.url)
+                metrics.endpoint_up.labels(pool.model, endpoint.url).set(up)
             if self._learnt.get(pool.model) != pool.endpoints:
                 self._learn(pool)
         metrics.policy_revision.set(snapshot.revision)
+
+    def _drop_barred(self) -> None:
+        """Waiting requests whose key or tenant may no longer ask: revoked, suspended, expired."""
+        assert self.calls is not None
+        at = datetime.now(UTC)
+        for request_id, run in list(self.calls.waiting.items()):
+            reason = why_drop(self.snapshot, run, at)
+            if reason is not None:
+                self.scheduler.drop(request_id, reason)
 
     def _learn(self, pool: PoolPolicy) -> None:
         self._learnt[pool.model] = pool.endpoints
@@ -165,6 +176,7 @@ class Gateway:
     async def _poll_policy(self) -> None:
         assert self.calls is not None
         known = self.calls.snapshot.version
+        self._drop_barred()  # keys expire without a change of policy
         try:
             if await self._in_thread(current_version) == known:
                 return
