@@ -6,8 +6,9 @@ for the queue, and the lane that it goes to. Nothing here changes any state.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from gateway.errors import ApiError, Outcome
 from gateway.identity import Identity
@@ -18,15 +19,13 @@ from scheduling.core.model import Ticket
 from tenants.core.snapshot import LanePolicy, OnOverload, PolicySnapshot, PoolPolicy, TenantPolicy
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(msgspec.Struct, frozen=True):
     prompt_tokens: int
     output_tokens: int  # expected
     ceiling_tokens: int  # the most output that it can have
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     identity: Identity
     pool: PoolPolicy
     lane: LanePolicy

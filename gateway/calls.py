@@ -13,10 +13,10 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import structlog
+from msgspec.structs import replace
 
 from gateway import admission, errors, metrics
 from gateway.errors import ApiError, Outcome
@@ -103,7 +103,7 @@ class Calls:
             await relay.relay(response)
         finally:
             await response.aclose()
-        self._estimates.learn(run.application_name(), call.model, call, run)
+        self._estimates.learn(run.application_name(), run.model, call, run)
 
     def _plan(self, run: Run, who: Identity, call: ParsedCall, asked: Asked) -> int | None:
         """Every check that needs no counter; returns the output bound that policy puts in."""

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Protocol
+
+import msgspec
+from msgspec.structs import replace
 
 from gateway.admission import Plan
 from metering.core.hold import RateState, Refused
@@ -37,8 +39,7 @@ class Overloaded(Exception):
         self.lane = lane
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """What an admitted request holds while it runs."""
 
     grant: Grant
@@ -86,7 +87,9 @@ class LocalGovernor:
             raise AdmissionRefused(verdict)
         try:
             lane = plan.lowest if verdict.demote else self._lane_under_load(plan, began)
-            ticket = replace(plan.ticket, lane=lane.name)
+            ticket = plan.ticket
+            if lane.name != ticket.lane:
+                ticket = replace(ticket, lane=lane.name)
             grant = await self.scheduler.acquire(ticket, lane.max_queue_seconds)
         except BaseException:
             self._release(plan.hold.request_id)

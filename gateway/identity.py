@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from gateway.errors import ApiError, Outcome
 from tenants.core.snapshot import (
@@ -16,8 +17,7 @@ from tenants.core.snapshot import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     digest: bytes
     key: KeyPolicy
     tenant: TenantPolicy

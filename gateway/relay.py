@@ -54,10 +54,10 @@ class Relay:
         NeverRead: the caller did not take it in time.
         """
         self._run.answering = True
-        kind = response.headers.get("content-type", "")
+        kind = content_type(response)
         try:
             async with asyncio.timeout_at(self._deadline + UNREAD_S):
-                if self._call.stream and kind.startswith("text/event-stream"):
+                if self._call.stream and kind.startswith(b"text/event-stream"):
                     await self._stream(response)
                 else:
                     await self._whole(response)
@@ -146,6 +146,12 @@ class Relay:
 
     def _headers(self, response: Response) -> Headers:
         return [*to_caller(response.headers.raw), *own_headers(self._run)]
+
+
+def content_type(response: Response) -> bytes:
+    """httpx's own look-up guesses an encoding for all headers first."""
+    raw = response.headers.raw
+    return next((value.lower() for name, value in raw if name.lower() == b"content-type"), b"")
 
 
 def own_headers(run: Run) -> Headers:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+import msgspec
+
 from metering.core import refusals
 from metering.core.budgets import BurstBucket, Counter, SustainedAccount
 from metering.core.hold import Admitted, Hold, RateState, Refused
@@ -45,8 +47,7 @@ class TenantUse:
         return not (self.open or self.requests.total or self.tokens.total)
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True):
     """Where one open request was taken, by reference: settling needs no look-up."""
 
     use: TenantUse

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from tenants.core.snapshot import BudgetPolicy, Limits
 
 LimitName = str  # a field of Limits, or the account of a budget ("tenant:acme/hourly")
 
 
-@dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(msgspec.Struct, frozen=True):
     """One request's claim, taken whole or not at all."""
 
     request_id: str
@@ -25,8 +25,7 @@ class Hold:
     queued: int = 0  # how many of the tenant's requests wait already
 
 
-@dataclass(frozen=True, slots=True)
-class RateState:
+class RateState(msgspec.Struct, frozen=True):
     """What the x-ratelimit headers tell; None where the tenant has no such limit."""
 
     limit_requests: int | None = None
@@ -37,15 +36,13 @@ class RateState:
     reset_tokens_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     rates: RateState
     demote: bool = False  # a budget with on_exhausted: demote is used up
     alerts: tuple[str, ...] = ()  # accounts used up whose on_exhausted is alert
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """The one limit that decided; code, message and wait all describe it."""
 
     limit: LimitName
