@@ -56,6 +56,7 @@ class Stack:
     engines: list[str] = field(default_factory=list)  # base URLs with /v1
     port: int = 0
     serving: subprocess.Popen[bytes] | None = None
+    redis_url: str = ""
 
     @property
     def url(self) -> str:
@@ -64,7 +65,7 @@ class Stack:
     @property
     def env(self) -> dict[str, str]:
         own = {"FAIRLANE_DATA_DIR": str(self.folder), "SECRET_KEY": "only-for-tests"}
-        return {**os.environ, **own, "DATABASE_URL": "", "REDIS_URL": ""}
+        return {**os.environ, **own, "DATABASE_URL": "", "REDIS_URL": self.redis_url}
 
     def manage(self, *arguments: str, give: str | None = None, fails: bool = False) -> str:
         done = subprocess.run(
