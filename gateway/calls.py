@@ -23,7 +23,7 @@ from gateway.errors import ApiError, Outcome
 from gateway.estimates import Estimates
 from gateway.exchange import Exchange, HungUp
 from gateway.governor import AdmissionRefused, Governor, Overloaded
-from gateway.identity import Identity, identify
+from gateway.identity import Identity, identify, identity_of
 from gateway.relay import Relay, own_headers
 from gateway.run import Run
 from gateway.upstream.engines import EngineFailed, Engines, Response
@@ -91,9 +91,10 @@ class Calls:
             await self._refuse(exchange, run, unexpected)
 
     async def _attempt(self, kind: Kind, exchange: Exchange, run: Run) -> None:
-        asked = wire_headers.read(exchange.headers)
-        run.who = identify(run.snapshot, asked.key, run.at)
+        asked = self._identify(exchange, run)
         call = parse(kind, await exchange.body(self._max_body_bytes))
+        self._identify_again(run)
+        assert run.who is not None
         bound = self._plan(run, run.who, call, asked)
         exchange.watch()
         await self._wait_for_place(run)
@@ -104,6 +105,24 @@ class Calls:
         finally:
             await response.aclose()
         self._estimates.learn(run.application_name(), run.model, call, run)
+
+    def _identify(self, exchange: Exchange, run: Run) -> Asked:
+        """The key first: a call with a good one is on the record, whatever else it says."""
+        try:
+            asked = wire_headers.read(exchange.headers)
+        except ApiError as error:
+            if error.outcome is not Outcome.INVALID_API_KEY:
+                run.who = identify(run.snapshot, wire_headers.key(exchange.headers), run.at)
+            raise
+        run.who = identify(run.snapshot, asked.key, run.at)
+        return asked
+
+    def _identify_again(self, run: Run) -> None:
+        """A body may have taken its time; what is in force now decides, not what was then."""
+        if run.snapshot is not self.snapshot:
+            assert run.who is not None
+            run.snapshot = self.snapshot
+            run.who = identity_of(run.snapshot, run.who.digest, datetime.now(UTC))
 
     def _plan(self, run: Run, who: Identity, call: ParsedCall, asked: Asked) -> int | None:
         """Every check that needs no counter; returns the output bound that policy puts in."""

@@ -23,6 +23,7 @@ from gateway.wire.request import ParsedCall
 from gateway.wire.stream import StreamMeter
 from gateway.wire.usage import finish_reason, read_body
 
+DONE = b"data: [DONE]\n\n"
 CHARGE_EVERY_TOKENS = 32  # past the expectation
 UNREAD_S = 0.1  # past the deadline: where the engine is late, its own timer speaks first
 
@@ -115,7 +116,9 @@ class Relay:
         try:
             async for chunk in self._pieces(response, run.plan.pool.timeouts.first_token):
                 shown = meter.feed(chunk)
-                if meter.done:
+                if meter.error is not None:
+                    shown = shown.removesuffix(DONE)
+                elif meter.done:
                     run.note_stream(meter)
                     self._close(run)
                 if not shown:

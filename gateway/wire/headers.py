@@ -85,6 +85,16 @@ def read(raw: Iterable[Header]) -> Asked:
     )
 
 
+def key(raw: Iterable[Header]) -> bytes:
+    """Only the key, when `read` found fault with something else.
+
+    Raises:
+        ApiError: invalid_api_key.
+    """
+    named = (b"authorization", b"x-api-key")
+    return _one_key({_secret(name, value.strip()) for name, value in raw if name in named})
+
+
 def to_engine(asked: Asked, request_id: str, policy: Iterable[Header] = ()) -> list[Header]:
     """What the engine gets: what may pass, our id, and what policy adds (see `rewrite`). The body
     was read as JSON whatever the caller called it (`curl -d` calls it a form), and goes as JSON."""

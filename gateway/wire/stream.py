@@ -212,7 +212,7 @@ class StreamMeter:
         self._note(frame, present, reasons)
         if not present:
             return b"" if self._hide_final else event
-        if self._hide_final or (self._hide_running and not reasons):
+        if self._hide_final or self._hide_running:
             return _without_usage(event, frame)
         return event
 

@@ -278,7 +278,8 @@ class Rig:
         """A pool of its own on the first engine: of its model nothing has been learnt yet, so
         estimates are what they are at first. Its name."""
         model = FRESH[next(self._pools)]
-        self.ask("POST", "/pools/", pool(model, self.stack.engines[:1], most, **fields))
+        made = pool(model, self.stack.engines[:1], most) | fields
+        self.ask("POST", "/pools/", made)
         return model
 
     def tenant(self, application: dict[str, Any] | None = None, **fields: Any) -> Caller:

@@ -163,7 +163,7 @@ def test_a_wait_past_the_lanes_limit(rig: Rig) -> None:
     assert alice.chat().status == 200
 
 
-# --- sizes ------------------------------------------------------------------------------------------
+# --- sizes ---
 
 
 def test_input_and_output_limits(rig: Rig) -> None:
@@ -188,7 +188,7 @@ def test_a_model_with_nothing_but_an_alias_and_a_wrong_tenant(rig: Rig) -> None:
     assert shown == ["chat", "gpt-4o-mini"]
 
 
-# --- burst ------------------------------------------------------------------------------------------
+# --- burst ---
 
 
 def test_a_burst_budget_tells_the_exact_wait(rig: Rig) -> None:

@@ -1,0 +1,215 @@
+"""Engines that fail, hang, break off or are gone: one answer, one record, no slot lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.acceptance.gateway.rig import Answer, Caller, Rig
+from tests.acceptance.stack import PATIENCE_S, ROOT, answers, free_port, until
+
+
+def new(number: int) -> list[dict[str, str]]:
+    """A prompt that no endpoint is known to hold."""
+    return [{"role": "user", "content": f"prompt {number} {os.urandom(4).hex()}"}]
+
+
+def ended(rig: Rig, answer: Answer) -> tuple[int, str]:
+    row = rig.record(answer)
+    return row["status"], row["finish_reason"]
+
+
+def free_again(rig: Rig, caller: Caller) -> None:
+    for engine in rig.engines:
+        engine.script()
+    assert caller.chat(max_tokens=1).status == 200
+    rig.running(caller.tenant, 0)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("words", ["status=500", "status=503", "status=429"])
+def test_a_failed_call_is_tried_once_elsewhere_and_recorded_once(
+    rig: Rig, words: str, stream: bool
+) -> None:
+    """R44."""
+    alice = rig.tenant(limits={"max_running": 2})
+    first, second = rig.engines
+    first.script(words)
+    moved = []
+    for number in range(4):
+        answer = alice.chat(model="pair", messages=new(number), stream=stream, max_tokens=4)
+        assert answer.status == 200
+        assert rig.record(answer)["endpoint"] == second.url
+        assert second.saw(answer.id)
+        moved += first.seen(answer.id)
+    assert moved
+    rig.records(alice.tenant, 4)
+    free_again(rig, alice)
+
+
+def test_a_call_that_fails_everywhere_is_tried_twice_and_costs_nothing(rig: Rig) -> None:
+    alice = rig.tenant(limits={"max_running": 1})
+    for engine in rig.engines:
+        engine.script("status=500")
+    answer = alice.chat(model="pair", messages=new(0))
+    assert (answer.status, answer.code) == (502, "engine_error")
+    assert sum(len(engine.seen(answer.id)) for engine in rig.engines) == 2
+    assert ended(rig, answer) == (502, "error")
+    assert rig.record(answer)["cost"] == 0
+    free_again(rig, alice)
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_full_engines_say_when_to_come_back(rig: Rig, status: int) -> None:
+    """R13."""
+    alice = rig.tenant()
+    rig.engine.script(f"status={status},retry-after=7")
+    answer = alice.chat()
+    assert (answer.status, answer.code) == (503, "overloaded")
+    assert answer.headers["retry-after"] == "7"
+    assert answer.headers["x-fairlane-source"] == "engine"
+
+
+def test_an_engine_that_finds_fault_with_the_request_says_so_to_the_caller(rig: Rig) -> None:
+    alice = rig.tenant()
+    rig.engine.script("status=400")
+    answer = alice.chat()
+    assert (answer.status, answer.code) == (400, "invalid_request")
+    assert answer.message == "simulated failure"
+    assert rig.record(answer)["cost"] == 0
+    for status in (401, 403, 404):  # the pool is set up wrongly, not the call
+        rig.engine.script(f"status={status}")
+        assert alice.chat().status == 502
+
+
+@pytest.mark.parametrize("model", ["chat", "plain"])
+def test_a_stream_that_breaks_off_ends_with_an_error_event(rig: Rig, model: str) -> None:
+    alice = rig.tenant(limits={"max_running": 1})
+    rig.engine.script("in=9,out=50,cut@5,gap=1ms")
+    answer = alice.chat(model=model, stream=True)
+    assert answer.status == 200
+    assert answer.code == "engine_error"
+    assert b"[DONE]" not in answer.body
+    assert ended(rig, answer) == (502, "error")
+    row = rig.record(answer)
+    assert (row["completion_tokens"], row["usage_source"]) == (5, "counted")
+    free_again(rig, alice)
+
+
+def test_an_engines_own_error_event_is_an_error_on_the_record(rig: Rig) -> None:
+    alice = rig.tenant(limits={"max_running": 1})
+    rig.engine.script("in=9,out=50,error@5,gap=1ms")
+    answer = alice.chat(stream=True)
+    assert b"simulated failure" in answer.body
+    assert b"[DONE]" not in answer.body
+    assert ended(rig, answer) == (502, "error")
+    assert rig.record(answer)["completion_tokens"] == 5
+    free_again(rig, alice)
+
+
+def test_an_answer_that_breaks_off_half_way_is_an_error(rig: Rig) -> None:
+    alice = rig.tenant(limits={"max_running": 1})
+    rig.engine.script("in=9,out=50,cut@5")
+    answer = alice.chat()
+    assert (answer.status, answer.code) == (502, "engine_error")
+    assert ended(rig, answer) == (502, "error")
+    free_again(rig, alice)
+
+
+def test_a_stream_that_breaks_before_its_first_token_is_an_http_error(rig: Rig) -> None:
+    alice = rig.tenant(limits={"max_running": 1})
+    rig.engine.script("in=9,out=50,cut@0")
+    answer = alice.chat(stream=True)
+    assert (answer.status, answer.code) == (502, "engine_error")
+    free_again(rig, alice)
+
+
+@pytest.mark.parametrize(
+    ("words", "stream", "started"),
+    [
+        ("hang", True, False),  # past first_token
+        ("hang", False, False),  # past total
+        ("hold=60s", True, False),
+        ("out=50,hang@5", True, True),  # past idle
+        ("out=5000,gap=20ms", True, True),  # past total
+    ],
+)
+def test_each_time_limit_ends_a_call(rig: Rig, words: str, stream: bool, started: bool) -> None:
+    alice = rig.tenant(limits={"max_running": 1})
+    rig.engine.script(words)
+    answer = alice.chat(model="hasty", stream=stream)
+    assert answer.status == (200 if started else 504)
+    assert answer.code == "engine_timeout"
+    assert b"[DONE]" not in answer.body
+    assert ended(rig, answer) == (504, "timeout")
+    until(lambda: rig.engine.load() == 0, "the engine was told to stop")
+    free_again(rig, alice)
+
+
+@contextmanager
+def killable(port: int, model: str) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen(
+        [
+            *(sys.executable, "-m", "scheduling.simulate.server", "--port", str(port)),
+            *("--model", model, "--profile", "fast"),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        until(lambda: answers(f"http://127.0.0.1:{port}/health"), "the engine answers")
+        yield process
+    finally:
+        process.kill()
+        process.wait(PATIENCE_S)
+
+
+def test_an_engine_that_dies_takes_its_streams_along_and_comes_back_by_itself(rig: Rig) -> None:
+    port = free_port()
+    model = rig.pool(endpoints=[{"url": f"http://127.0.0.1:{port}/v1"}])
+    alice = rig.tenant(model=model, limits={"max_running": 2})
+    with killable(port, model) as process:
+        until(lambda: alice.chat().status == 200, "the endpoint is in service")
+        stream = alice.start(stream=True, max_tokens=20_000, ignore_eos=True)
+        stream.read_events(5)
+        process.kill()
+        broken = stream.answer()
+        assert b"[DONE]" not in broken.body
+        assert json.loads(broken.body.split(b"data: ")[-1])["error"]["code"] == "engine_error"
+        assert ended(rig, broken) == (502, "error")
+        gone = until(lambda: no_endpoint(alice), "the endpoint is known to be down")
+        assert int(gone.headers["retry-after"]) >= 1
+    with killable(port, model):
+        until(lambda: alice.chat().status == 200, "it is in service again")
+    rig.running(alice.tenant, 0)
+
+
+def no_endpoint(caller: Caller) -> Answer | None:
+    answer = caller.chat()
+    assert answer.status in (502, 503), answer.body
+    return answer if answer.code == "no_endpoint" else None
+
+
+def test_who_waits_for_an_engine_that_dies_is_answered(rig: Rig) -> None:
+    port = free_port()
+    model = rig.pool(1, endpoints=[{"url": f"http://127.0.0.1:{port}/v1"}])
+    with killable(port, model) as process:
+        alice = rig.tenant(model=model)
+        until(lambda: alice.chat().status == 200, "the endpoint is in service")
+        running: Any = alice.start(stream=True, max_tokens=20_000, ignore_eos=True)
+        running.read_events(2)
+        waiting = alice.start(headers={"X-Fairlane-Lane": "urgent"})
+        rig.queued(alice.tenant, 1)
+        process.kill()
+        assert running.answer().status == 200
+        answer = waiting.answer()
+        assert answer.status in (502, 503)
+        assert answer.code in ("no_endpoint", "engine_error")
