@@ -27,7 +27,3 @@ class Account:
         self.weight = config.weight
         self.limit = inf if config.max_running is None else config.max_running
         self.applications = config.applications
-
-    @property
-    def idle(self) -> bool:
-        return not self.running and not self.queued

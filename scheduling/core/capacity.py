@@ -100,13 +100,13 @@ class Endpoints:
 
     def configure(self, configs: Iterable[EndpointConfig]) -> None:
         wanted = {config.id: config for config in configs}
+        for id in self.all.keys() - wanted.keys():
+            self.all[id].configure(None)  # prefixes may still point to it
         kept = {id: endpoint for id, endpoint in self.all.items() if endpoint.requests}
         for id, config in wanted.items():
             endpoint = self.all.get(id) or Endpoint(config)
             endpoint.configure(config)
             kept[id] = endpoint
-        for id in kept.keys() - wanted.keys():
-            kept[id].configure(None)
         self.all = kept
         self.measure()
 

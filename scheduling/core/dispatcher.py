@@ -155,8 +155,9 @@ class Core:
         pool.end(request)
         account = request.flow.share.account
         account.running -= 1
-        self._unpark(account)
-        self._changed.pop(pool, None)  # after the pools where this tenant was parked
+        if account.parked:
+            self._unpark(account)
+            self._changed.pop(pool, None)  # it comes after the pools where the tenant was parked
         self._changed[pool] = None
         self._forget(request, account)
         if pool.removed and not pool.running:
@@ -238,7 +239,7 @@ class Core:
         request.charged += units
 
     def _unpark(self, account: Account) -> None:
-        if not account.parked or account.running >= account.limit:
+        if account.running >= account.limit:
             return
         parked, account.parked = account.parked, ()
         for share in parked:
@@ -248,5 +249,5 @@ class Core:
 
     def _forget(self, request: Request, account: Account) -> None:
         del self._requests[request.ticket.request_id]
-        if account.idle:
+        if not account.queued and not account.running:
             del self.accounts[account.name]

@@ -133,6 +133,14 @@ def test_a_prefix_goes_where_it_was_last() -> None:
     assert (on(world, "a"), on(world, "b")) == (3, 1)
 
 
+def test_a_removed_endpoint_is_not_chosen_for_its_prefix() -> None:
+    world = World(config(pool(4, 4)))
+    world.ask("bob")
+    world.end(world.ask("alice", prefix=7))
+    world.core.configure(config(pool(4)), world.now)
+    assert world.endpoint[world.ask("alice", prefix=7)] == "a"
+
+
 def test_an_endpoint_far_over_the_mean_is_not_chosen_for_its_prefix() -> None:
     world = World(config(pool(8, 8)))
     world.ask("alice", prefix=7, times=16)
