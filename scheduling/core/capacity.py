@@ -44,7 +44,7 @@ class Endpoint:
     def __init__(self, config: EndpointConfig) -> None:
         self.id = config.id
         self.healthy = True
-        self.requests: set[Request] = set()
+        self.requests: dict[Request, None] = {}  # in order, so that sums come out alike
         self.running = 0  # how many these are
         self.load = 0.0
         self.configure(config)
@@ -61,14 +61,14 @@ class Endpoint:
         self.measure()
 
     def take(self, request: Request) -> None:
-        self.requests.add(request)
+        self.requests[request] = None
         self.running += 1
         self.load += request.ticket.load
         request.endpoint = self
         self.measure()
 
     def release(self, request: Request) -> None:
-        self.requests.remove(request)
+        del self.requests[request]
         self.running -= 1
         # Set to nothing when empty, so that rounding never adds up to a load that nobody holds.
         self.load = self.load - request.ticket.load if self.running else 0.0
@@ -100,14 +100,14 @@ class Endpoints:
 
     def configure(self, configs: Iterable[EndpointConfig]) -> None:
         wanted = {config.id: config for config in configs}
-        for id in self.all.keys() - wanted.keys():
-            self.all[id].configure(None)  # prefixes may still point to it
-        kept = {id: endpoint for id, endpoint in self.all.items() if endpoint.requests}
+        gone = {id: end for id, end in self.all.items() if id not in wanted}
+        self.all = {id: self.all.get(id) or Endpoint(config) for id, config in wanted.items()}
         for id, config in wanted.items():
-            endpoint = self.all.get(id) or Endpoint(config)
-            endpoint.configure(config)
-            kept[id] = endpoint
-        self.all = kept
+            self.all[id].configure(config)
+        for id, endpoint in gone.items():
+            endpoint.configure(None)  # prefixes may still point to it
+            if endpoint.running:
+                self.all[id] = endpoint
         self.measure()
 
     def measure(self) -> None:
