@@ -104,6 +104,11 @@ class Engine:
         return self._decoding.members
 
     @property
+    def tick(self) -> int:
+        """Tokens that each sequence would have that decoded from the start; before the stretch."""
+        return self._decoding.tick
+
+    @property
     def step(self) -> Step | None:
         return self._step
 
