@@ -15,7 +15,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -146,19 +146,32 @@ class Call:
         sock.settimeout(PATIENCE_S)
         if receive_buffer is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
-        sock.connect(("127.0.0.1", port))
-        self._http.request(method, path, body, dict(headers))
+        try:
+            sock.connect(("127.0.0.1", port))
+            self._http.request(method, path, body, dict(headers))
+        except OSError:
+            sock.close()
+            raise
 
     @cached_property
     def response(self) -> HTTPResponse:
         """Waits for the head of the answer."""
         return self._http.getresponse()
 
+    def send_more(self, body: bytes) -> None:
+        self._http.send(body)
+
     def answer(self) -> Answer:
-        headers = {name.lower(): value for name, value in self.response.getheaders()}
-        answer = Answer(self.response.status, headers, self.response.read())
+        try:
+            headers = {name.lower(): value for name, value in self.response.getheaders()}
+            return Answer(self.response.status, headers, self.response.read())
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        if "response" in self.__dict__:
+            self.response.close()
         self._http.close()
-        return answer
 
     def read_events(self, count: int) -> bytes:
         """So many events of a stream, as they come."""
@@ -175,9 +188,7 @@ class Call:
         assert sock is not None
         if reset:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        if "response" in self.__dict__:
-            self.response.close()
-        self._http.close()
+        self.close()
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +310,19 @@ class Rig:
         caller = Caller(self.stack.port, tenant, made["key"], made["id"], model)
         until(lambda: caller.get("/v1/models").status == 200, "the key is in force")
         return caller
+
+    def rotated(self, caller: Caller, grace_hours: float) -> Caller:
+        """The same key with a new secret, in force."""
+        asked = {"grace_hours": grace_hours}
+        made = self.ask("POST", f"/keys/{caller.key_id}/rotate/", asked)
+        new = replace(caller, key=made["key"])
+        until(lambda: new.get("/v1/models").status == 200, "the new secret is in force")
+        return new
+
+    def apply(self, document: dict[str, Any]) -> None:
+        """The whole policy at once, as `policy apply` does."""
+        text = yaml.safe_dump(document)
+        self.in_force(self.ask("POST", "/policy/apply/", {"document": text})["revision"])
 
     def change(self, kind: str, name: str, **fields: Any) -> None:
         """Edit an object of the policy, and wait until the gateway works by it."""
