@@ -68,12 +68,13 @@ class Calls:
         )
         try:
             await self._serve(kind, exchange, run)
-        except HungUp as left:
-            run.end(Outcome.CLIENT_CLOSED, left.finish)
+        except HungUp:
+            run.end(Outcome.CLIENT_CLOSED)
         except asyncio.CancelledError:
-            run.end(Outcome.CLIENT_CLOSED if exchange.gone else Outcome.ENGINE_ERROR)
             if not exchange.gone:
+                run.end(Outcome.ENGINE_ERROR)
                 raise
+            run.end(Outcome.CLIENT_CLOSED, exchange.left)
         finally:
             exchange.unwatch()
             self._close(run)
@@ -103,7 +104,7 @@ class Calls:
             relay = Relay(self._engines.client, exchange, run, call, self._charge, self._close)
             await relay.relay(response)
         finally:
-            await response.aclose()
+            await self._engines.client.close(response)
         self._estimates.learn(run.application_name(), run.model, call, run)
 
     def _identify(self, exchange: Exchange, run: Run) -> Asked:

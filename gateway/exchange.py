@@ -2,7 +2,8 @@
 
 1. The body is read whole and bounded before anything is decided.
 2. From then on one watcher waits for the caller to hang up; it cancels the task that serves the
-   request, wherever that is waiting, and `gone` says that this was why.
+   request, wherever that is waiting, and `gone` says that this was why. A caller that does not
+   read its answer is gone as well, once its time is over.
 3. Once the status line is out, errors can only travel inside the body.
 """
 
@@ -25,23 +26,17 @@ Headers = list[tuple[bytes, bytes]]
 class HungUp(Exception):
     """The caller closed the connection before its request was complete."""
 
-    finish: FinishReason = "cancelled"
-
-
-class NeverRead(HungUp):
-    """The caller left its answer unread for so long that its request's time ran out."""
-
-    finish: FinishReason = "timeout"
-
 
 class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.headers: Headers = scope["headers"]
         self.started = False
         self.gone = False
+        self.left: FinishReason = "cancelled"  # how a caller that is gone left
         self._receive = receive
         self._send = send
         self._watcher: asyncio.Task[None] | None = None
+        self._patience: asyncio.TimerHandle | None = None
 
     async def body(self, most: int) -> bytes:
         """The whole request body.
@@ -70,15 +65,31 @@ class Exchange:
         """From now on a caller that hangs up cancels the current task."""
         task = asyncio.current_task()
         assert task is not None
-        self._watcher = asyncio.create_task(self._watch(task))
+        self._task = task
+        self._watcher = asyncio.create_task(self._watch())
 
-    async def _watch(self, task: asyncio.Task[Any]) -> None:
+    def expect_read_by(self, at: float) -> None:
+        """A caller that has not taken all of its answer by then, on the loop's clock, is gone."""
+        loop = asyncio.get_running_loop()
+        self._patience = loop.call_at(at, self._leave, "timeout")
+
+    async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.gone = True
-        task.cancel()
+        self._leave("cancelled")
+
+    def _leave(self, how: FinishReason) -> None:
+        self.gone, self.left = True, how
+        self._task.cancel()
 
     def unwatch(self) -> None:
+        """Nothing cancels the task from here any more."""
+        self._ignore_end()
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
+
+    def _ignore_end(self) -> None:
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None
@@ -91,7 +102,7 @@ class Exchange:
         await self._send({"type": "http.response.body", "body": chunk, "more_body": True})
 
     async def finish(self, chunk: bytes = b"") -> None:
-        self.unwatch()  # the server reports the end of a complete exchange as a hang-up too
+        self._ignore_end()  # the server reports the end of a complete exchange as a hang-up too
         await self._send({"type": "http.response.body", "body": chunk, "more_body": False})
 
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:

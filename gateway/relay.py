@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from gateway.dialects import DIALECTS
 from gateway.errors import ApiError, Outcome, sse_error_event
-from gateway.exchange import Exchange, Headers, NeverRead
+from gateway.exchange import Exchange, Headers
 from gateway.run import Run
 from gateway.upstream.client import EngineClient
 from gateway.upstream.engines import Response, TransportError, failure
@@ -52,18 +52,14 @@ class Relay:
     async def relay(self, response: Response) -> None:
         """Raises:
         ApiError: the answer failed before any of it was sent.
-        NeverRead: the caller did not take it in time.
         """
         self._run.answering = True
         kind = content_type(response)
-        try:
-            async with asyncio.timeout_at(self._deadline + UNREAD_S):
-                if self._call.stream and kind.startswith(b"text/event-stream"):
-                    await self._stream(response)
-                else:
-                    await self._whole(response)
-        except TimeoutError:
-            raise NeverRead from None
+        self._exchange.expect_read_by(self._deadline + UNREAD_S)
+        if self._call.stream and kind.startswith(b"text/event-stream"):
+            await self._stream(response)
+        else:
+            await self._whole(response)
 
     async def _whole(self, response: Response) -> None:
         parts: list[bytes] = []

@@ -37,7 +37,7 @@ class EngineClient:
         connect_s: float,
         first_byte_s: float,
     ) -> httpx.Response:
-        """Send, and wait for the answer's head; its body is for `iterate`, then `aclose` it.
+        """Send, and wait for the answer's head; its body is for `iterate`, then `close` it.
 
         `first_byte_s` runs from the moment the request is sent. Host and framing headers are set
         here; other hop-by-hop headers are the caller's business.
@@ -82,6 +82,11 @@ class EngineClient:
         """
         assert isinstance(response.stream, httpx.AsyncByteStream)
         return _Pieces(aiter(response.stream), idle_s, deadline, first_s)
+
+    async def close(self, response: httpx.Response) -> None:
+        """As `Response.aclose`, which costs more than what it does."""
+        assert isinstance(response.stream, httpx.AsyncByteStream)
+        await response.stream.aclose()
 
     async def aclose(self) -> None:
         await self._transport.aclose()

@@ -76,13 +76,13 @@ class Exchange(httpx.AsyncByteStream):
         return self._take()
 
     async def aclose(self) -> None:
-        self.give_up(httpx.StreamClosed())
+        self.give_up()
 
-    def give_up(self, why: Exception) -> None:
+    def give_up(self) -> None:
         self._parts.clear()
         line = self._line
         if line is not None:
-            self.fail(why)
+            self.fail(httpx.StreamClosed())
             line.abort()
 
     @property
@@ -135,7 +135,7 @@ class Exchange(httpx.AsyncByteStream):
         try:
             await self._reader
         except asyncio.CancelledError:
-            self.give_up(httpx.StreamClosed())
+            self.give_up()
             raise
         finally:
             self._reader = None
