@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
 from fairlane import environment as given
@@ -18,6 +19,10 @@ FAIRLANE_STATE_LOSS = given.choice("FAIRLANE_STATE_LOSS", "fail-open", ("fail-op
 FAIRLANE_LOG = given.choice("FAIRLANE_LOG", "text", ("text", "json"))
 FAIRLANE_MAX_BODY_BYTES = given.number("FAIRLANE_MAX_BODY_BYTES", 16 * 2**20, 1024, 2**30)
 FAIRLANE_DRAIN_SECONDS = given.number("FAIRLANE_DRAIN_SECONDS", 30, 0, 3600)
+# A month that runs must be countable from its records, so they are kept for longer than one.
+FAIRLANE_KEEP_RECORDS_DAYS = given.number("FAIRLANE_KEEP_RECORDS_DAYS", 35, 33, 3660)
+FAIRLANE_KEEP_ROLLUPS_DAYS = given.number("FAIRLANE_KEEP_ROLLUPS_DAYS", 400, 33, 3660)
+FAIRLANE_KEEP_SAMPLES_MINUTES = given.number("FAIRLANE_KEEP_SAMPLES_MINUTES", 60, 5, 10_080)
 REDIS_URL = given.url("REDIS_URL", "", ("redis", "rediss", "unix"))
 
 # --- Django ---------------------------------------------------------------------------------
@@ -141,6 +146,17 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
         "task": "metering.tasks.roll_up",
         "schedule": 5.0,
         "options": {"expires": 5.0},
+    },
+    "check the ledger": {
+        "task": "metering.tasks.check_ledger",
+        "schedule": 300.0,
+        "options": {"expires": 300.0},
+    },
+    "check the whole ledger": {
+        "task": "metering.tasks.check_ledger",
+        "schedule": crontab(hour=3, minute=17),
+        "kwargs": {"whole": True},
+        "options": {"expires": 3600.0},
     },
     "forget live samples": {
         "task": "metering.tasks.purge_samples",

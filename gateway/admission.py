@@ -36,6 +36,11 @@ class Plan(msgspec.Struct, frozen=True):
     ticket: Ticket
     at: datetime
 
+    @property
+    def accounts(self) -> tuple[str, ...]:
+        """Where the ledger counts it: sustained budgets. A burst budget has no window."""
+        return tuple(b.account for b in self.hold.budgets if b.period is not None)
+
 
 def check_tenant(tenant: TenantPolicy) -> None:
     if not tenant.enabled:

@@ -7,15 +7,20 @@ from gateway.run import Run
 from gateway.wire.request import ParsedCall
 from metering.core.predictor import OutputPredictor
 from metering.core.prompt_estimate import PromptEstimator
+from metering.learnt import Dumps, restore
 
 MEDIA_TOKENS = 765  # one 1024×1024 picture in most open vision models; settled by the engine
 OPEN_CEILING_TOKENS = 4096  # held for a call without a limit, where policy has none either
 
 
 class Estimates:
-    def __init__(self) -> None:
+    def __init__(self, learnt: Dumps | None = None) -> None:
         self.output = OutputPredictor()
         self.prompt = PromptEstimator()
+        restore(learnt or Dumps(), self.output, self.prompt)
+
+    def learnt(self) -> Dumps:
+        return Dumps(self.output.dump(), self.prompt.dump())
 
     def prompt_tokens(self, model: str, call: ParsedCall) -> int:
         text = self.prompt.estimate(model, call.prompt_bytes) if call.prompt_bytes else 0

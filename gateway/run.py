@@ -120,7 +120,7 @@ class Run:
             finish_reason=self.finish,
             throttle_reason=self.throttle_reason,
             policy_revision=self.snapshot.revision,
-            accounts=tuple(b.account for b in plan.hold.budgets) if place and plan else (),
+            accounts=plan.accounts if place and plan else (),
         )
 
     def _queue_ms(self, now: float) -> float:

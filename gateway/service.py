@@ -15,6 +15,7 @@ import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,9 +33,12 @@ from gateway.upstream.client import EngineClient
 from gateway.upstream.engines import Engines
 from gateway.upstream.probe import EndpointProber
 from gateway.upstream.transport import EngineTransport
+from metering import learnt
 from metering.core.accounts import LocalAccounts
+from metering.corrections import CorrectionFeed
 from metering.journal import Journal
 from metering.ledger import LedgerWriter, PolicyBudgets, load_accounts, recover
+from metering.live_check import Cuts
 from metering.services import write_sample
 from scheduling.runtime import LocalScheduler
 from tenants.core.snapshot import EndpointPolicy, PolicySnapshot, PoolPolicy
@@ -45,6 +49,8 @@ T = TypeVar("T")
 
 POLL_S = 0.25
 SAMPLE_S = 1.0
+CUT_S = 5.0
+REMEMBER_S = 30.0
 LAG_PROBE_S = 0.1
 MOST_SHOWN_IDLE = 200
 DRAIN_MARGIN_S = 2.0  # to answer those that are turned away
@@ -58,6 +64,7 @@ class Gateway:
         self._database = ThreadPoolExecutor(1, thread_name_prefix="gateway-database")
         self._tasks: list[asyncio.Task[None]] = []
         self._learnt: dict[str, tuple[EndpointPolicy, ...]] = {}
+        self._remembered = learnt.Dumps()
 
     async def start(self) -> None:
         at = datetime.now(UTC)
@@ -66,15 +73,21 @@ class Gateway:
         await self._in_thread(lambda: recover(folder, PolicyBudgets(lambda: snapshot)))
         self.accounts = LocalAccounts()
         now = time.monotonic()
-        await self._in_thread(lambda: load_accounts(self.accounts, snapshot, now, at))
+        seen = await self._in_thread(lambda: load_accounts(self.accounts, snapshot, now, at))
+        self.corrections = CorrectionFeed(self.name, seen)
+        self.estimates = Estimates(await self._in_thread(learnt.load))
         self.journal = Journal.start(folder, self.name)
+        self.cuts = Cuts(self.name, self.journal, self.accounts)
         self._assemble(snapshot)
+        self.budget_of = PolicyBudgets(lambda: self.snapshot)
         self.writer = LedgerWriter(self.journal, PolicyBudgets(lambda: self.snapshot))
         self.writer.start()
         self._apply(snapshot)
         self._tasks = [
             asyncio.create_task(self._keep(self._poll_policy, POLL_S), name="policy poll"),
             asyncio.create_task(self._keep(self._sample, SAMPLE_S), name="live sample"),
+            asyncio.create_task(self._keep(self._cut, CUT_S), name="ledger check"),
+            asyncio.create_task(self._keep(self._remember, REMEMBER_S), name="learnt"),
             asyncio.create_task(measure_lag(), name="loop lag"),
         ]
         gc.collect()
@@ -96,7 +109,7 @@ class Gateway:
             snapshot,
             LocalGovernor(self.accounts, self.scheduler),
             self.engines,
-            Estimates(),
+            self.estimates,
             self.journal,
             settings.FAIRLANE_MAX_BODY_BYTES,
         )
@@ -126,6 +139,8 @@ class Gateway:
         await self.prober.aclose()
         await self.client.aclose()
         await asyncio.to_thread(self.writer.stop, 10.0)
+        with suppress(Exception):  # it is in the way of no stop
+            await self._remember()
         await self._in_thread(connections.close_all)
         self._database.shutdown()
         log.info("gateway stopped", gateway=self.name)
@@ -181,16 +196,29 @@ class Gateway:
             if await self._in_thread(current_version) == known:
                 return
             snapshot = await self._in_thread(load_snapshot)
+            corrections = await self._in_thread(self.corrections.read)
         except Exception:
             metrics.policy_failures.inc()
             raise
         self._apply(snapshot)
+        self.corrections.apply(corrections, self.accounts, self.budget_of, time.monotonic())
         log.info("policy in force", revision=snapshot.revision, version=snapshot.version)
 
     async def _sample(self) -> None:
         at = datetime.now(UTC)
         state = self.live(at)
         await self._in_thread(lambda: write_sample(self.name, state, at))
+
+    async def _cut(self) -> None:
+        """The counters as they are, into the journal: its reader holds them against the ledger."""
+        assert self.calls is not None
+        self.cuts.make(len(self.calls.waiting), self.corrections.seen, datetime.now(UTC))
+
+    async def _remember(self) -> None:
+        known = self.estimates.learnt()
+        if known != self._remembered:
+            await self._in_thread(lambda: learnt.save(known, datetime.now(UTC)))
+            self._remembered = known
 
     def live(self, at: datetime) -> dict[str, Any]:
         """The shape is in docs/architecture.md, "Live state"."""

@@ -27,11 +27,12 @@ from typing import Self
 import msgspec
 import structlog
 
+from metering.core.cut import Cut
 from metering.core.record import UsageRecord
 
 FILE_BYTES = 8 * 2**20
 LOCK = "lock"
-OPENED, ENDED = b'{"opened":', b'{"ended":'
+OPENED, ENDED, CUT = b'{"opened":', b'{"ended":', b'{"cut":'
 END = b"}\n"
 
 log = structlog.get_logger(__name__)
@@ -94,7 +95,7 @@ def file_numbers(folder: Path) -> list[int]:
 
 
 class Journal:
-    """The writing end. Both methods are quick enough for an event loop and safe from threads."""
+    """The writing end. Its methods are quick enough for an event loop and safe from threads."""
 
     def __init__(self, folder: Path, lock_fd: int, file_bytes: int) -> None:
         self.folder = folder
@@ -129,6 +130,10 @@ class Journal:
 
     def ended(self, record: UsageRecord) -> None:
         self._append(ENDED + _encode(record) + END)
+
+    def cut(self, cut: Cut) -> None:
+        """The counters as they are after all that has `ended` before it, and nothing else."""
+        self._append(CUT + _encode(cut) + END)
 
     def position(self) -> Position:
         """Where the next line goes."""

@@ -9,8 +9,18 @@ from pathlib import Path
 import msgspec
 import structlog
 
+from metering.core.cut import Cut
 from metering.core.record import UsageRecord
-from metering.journal import END, ENDED, OPENED, OpenEntry, Position, file_name, file_numbers
+from metering.journal import (
+    CUT,
+    END,
+    ENDED,
+    OPENED,
+    OpenEntry,
+    Position,
+    file_name,
+    file_numbers,
+)
 
 CHUNK_BYTES = 2**20  # some thousand lines: large batches halve the cost of a row
 UNREADABLE = "unreadable.jsonl"
@@ -24,6 +34,7 @@ class _Id(msgspec.Struct):
 
 _decode_id = msgspec.json.Decoder(_Id).decode
 _decode_entry = msgspec.json.Decoder(OpenEntry).decode
+_decode_cut = msgspec.json.Decoder(Cut).decode
 _decode_record = msgspec.json.Decoder(UsageRecord).decode
 
 
@@ -34,7 +45,7 @@ class Ended(msgspec.Struct, frozen=True, gc=False):
 
 class JournalReader:
     """`read` gives what comes next, and the same again until `commit` says that it is in the
-    database."""
+    database. `commit` returns the cut that the batch ends at, where it does."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -44,11 +55,13 @@ class JournalReader:
         self._open: dict[str, tuple[int, bytes]] = {}  # request -> file it was opened in, entry
         self._opened_in: Counter[int] = Counter()  # file -> requests still open
         self._batch: list[Ended] = []  # read and not committed
+        self._cut: Cut | None = None  # read and not committed; nothing after it is
         self._kept = {self._number}  # files not deleted
 
     def read(self) -> list[Ended]:
-        """Some of what comes next; empty at the end of what is written."""
-        while not self._batch:
+        """Some of what comes next, none of it past a cut; empty at the end of what is written, or
+        where a cut (`at_cut`) comes next."""
+        while not self._batch and not self._cut:
             later = [n for n in file_numbers(self.folder) if n > self._number]  # before the read
             chunk = self._read_lines()
             if chunk:
@@ -59,16 +72,21 @@ class JournalReader:
                 break
         return self._batch
 
-    def commit(self) -> None:
+    @property
+    def at_cut(self) -> bool:
+        return self._cut is not None
+
+    def commit(self) -> Cut | None:
         for ended in self._batch:
             if opened := self._open.pop(ended.record.request_id, None):
                 self._opened_in[opened[0]] -= 1
-        self._batch = []
+        cut, self._batch, self._cut = self._cut, [], None
         self.committed = (self._number, self._offset)
         for number in [n for n in self._kept if n < self._number and self._opened_in[n] <= 0]:
             (self.folder / file_name(number)).unlink(missing_ok=True)
             self._kept.discard(number)
             del self._opened_in[number]
+        return cut
 
     @property
     def open_requests(self) -> int:
@@ -105,15 +123,20 @@ class JournalReader:
 
     def _parse(self, chunk: bytes) -> list[Ended]:
         found = []
-        for line in chunk.split(b"\n")[:-1]:
+        lines = chunk.split(b"\n")[:-1]
+        for number, line in enumerate(lines, 1):
             try:
                 if line.startswith(ENDED):
                     json = line[len(ENDED) : 1 - len(END)]
                     found.append(Ended(_decode_record(json), json))
                 elif line.startswith(OPENED):
                     self._note_open(line[len(OPENED) : 1 - len(END)])
+                elif line.startswith(CUT):
+                    self._cut = _decode_cut(line[len(CUT) : 1 - len(END)])
+                    self._offset -= sum(len(later) + 1 for later in lines[number:])
+                    break
                 else:
-                    raise msgspec.DecodeError("neither opened nor ended")
+                    raise msgspec.DecodeError("neither opened, ended nor cut")
             except msgspec.DecodeError as error:
                 self._keep_unreadable(line, error)
         return found

@@ -20,9 +20,11 @@ import structlog
 from django.db import DataError, Error, IntegrityError, connections
 
 from metering import store
+from metering.core.cut import Cut
 from metering.core.record import UsageRecord
 from metering.journal import Journal, claim, folders
 from metering.journal_reader import Ended, JournalReader, set_aside
+from metering.live_check import compare
 from metering.restore import budget_index, load_accounts
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
 
@@ -32,11 +34,14 @@ INTERVAL_S = 0.2
 LONGEST_PAUSE_S = 5.0
 SYNC_EVERY_S = 1.0
 
+OnCut = Callable[[Cut], None]
+
 log = structlog.get_logger(__name__)
 
 
 class PolicyBudgets:
-    """The budget of an account under the policy of the moment."""
+    """The budget of an account under the policy of the moment. A sustained one that was removed is
+    remembered: requests that were let in under it still end."""
 
     def __init__(self, policy: Callable[[], PolicySnapshot]) -> None:
         self._policy = policy
@@ -46,7 +51,8 @@ class PolicyBudgets:
     def __call__(self, account: str) -> BudgetPolicy | None:
         snapshot = self._policy()
         if snapshot is not self._indexed:
-            self._index, self._indexed = budget_index(snapshot), snapshot
+            past = {a: b for a, b in self._index.items() if b.period is not None}
+            self._index, self._indexed = {**past, **budget_index(snapshot)}, snapshot
         return self._index.get(account)
 
 
@@ -105,11 +111,15 @@ def recover(base: Path, budget_of: store.BudgetOf) -> Recovered:
     return Recovered(records, abandoned)
 
 
-def _save_all(reader: JournalReader, budget_of: store.BudgetOf) -> int:
+def _save_all(
+    reader: JournalReader, budget_of: store.BudgetOf, on_cut: OnCut = lambda cut: None
+) -> int:
     saved = 0
-    while batch := reader.read():
-        saved += save_or_set_aside(batch, budget_of, reader.folder.parent)
-        reader.commit()
+    while (batch := reader.read()) or reader.at_cut:
+        if batch:
+            saved += save_or_set_aside(batch, budget_of, reader.folder.parent)
+        if cut := reader.commit():
+            on_cut(cut)
     return saved
 
 
@@ -180,7 +190,7 @@ class LedgerWriter:
         """Everything there is; False when the database is away."""
         try:
             self._journal.retry()
-            _save_all(self._reader, self._budget_of)
+            _save_all(self._reader, self._budget_of, self._check)
             self._reader.commit()
             self._sync()
         except Exception as error:  # whatever it is, the records wait in the journal
@@ -190,6 +200,13 @@ class LedgerWriter:
         with self._progress:
             self._progress.notify_all()
         return True
+
+    def _check(self, cut: Cut) -> None:
+        """A check that fails takes nothing from the records; the next cut comes soon."""
+        try:
+            compare(cut, self._reader.open_requests)
+        except Error as error:
+            log.error("ledger_check_failed", error=str(error))
 
     def _fail(self, error: Exception) -> None:
         connections.close_all()

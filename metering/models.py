@@ -1,6 +1,7 @@
 """What metering keeps: usage records, budget windows, roll-ups by the minute, live samples.
 
-Every counter is derived from `UsageRow`; the other tables can be rebuilt from it (samples aside).
+Every counter is derived from `UsageRow` and `Correction`; budget windows and roll-ups can be
+rebuilt from them.
 Text has no length limit: a value that a caller chose must not be able to stop the ledger.
 """
 
@@ -144,3 +145,80 @@ class GatewaySample(models.Model):
 
     def __str__(self) -> str:
         return f"{self.gateway} {self.at:%H:%M:%S}"
+
+
+class Correction(models.Model):
+    """What somebody added to or took from one sustained budget's use, in service units.
+
+    Without a gateway it is an entry of the ledger, as a usage record is. With one it is none: only
+    that process's own counter was off by so much. Rows come in the order of their ids (each is
+    written under the lock of the policy's version), so a gateway knows them by the newest it saw.
+    """
+
+    account = models.CharField()
+    at = models.DateTimeField()  # the window that it counts in
+    units = models.FloatField()
+    gateway = models.CharField(blank=True, default="")
+    actor = models.CharField()
+    reason = models.TextField()
+    made_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["account", "at"], name="correction_account_at"),
+            models.Index(fields=["at"], name="correction_at"),
+        ]
+        constraints = [
+            models.CheckConstraint(condition=~Q(units=0), name="correction_is_not_nothing"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.account} {self.units:+g}"
+
+
+class GatewayCheck(models.Model):
+    """How one gateway's live counters compare with the ledger: those that differ."""
+
+    gateway = models.CharField(unique=True)
+    at = models.DateTimeField()
+    whole_since = models.DateTimeField(null=True)  # since then every counter has been compared
+    differences = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return f"{self.gateway} {self.at:%H:%M:%S}"
+
+
+class Alert(models.Model):
+    """Something that a person should look at; open until `resolved_at`."""
+
+    kind = models.CharField()
+    subject = models.CharField()
+    message = models.TextField()
+    first_at = models.DateTimeField()
+    last_at = models.DateTimeField()
+    count = models.PositiveIntegerField(default=1)
+    resolved_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["last_at"], name="alert_last_at")]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["kind", "subject"],
+                condition=Q(resolved_at=None),
+                name="alert_open_once_a_subject",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.subject}"
+
+
+class Learnt(models.Model):
+    """What the gateway learnt of prompts and outputs, so that a restart does not begin anew."""
+
+    name = models.CharField(unique=True)
+    at = models.DateTimeField()
+    value = models.JSONField()
+
+    def __str__(self) -> str:
+        return self.name

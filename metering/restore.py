@@ -5,12 +5,15 @@ Bounded queries: one row for each budget with a running window, and the records 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from django.db.models import Max
+
 from metering.core.accounts import LocalAccounts, PastUse
 from metering.core.windows import Window, window_at
-from metering.models import BudgetWindow, UsageRow
+from metering.models import BudgetWindow, Correction, UsageRow
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
 
 RATES_S = 61.0
@@ -38,9 +41,20 @@ def budget_index(snapshot: PolicySnapshot) -> dict[str, BudgetPolicy]:
 
 def load_accounts(
     accounts: LocalAccounts, snapshot: PolicySnapshot, now: float, at: datetime
-) -> None:
-    """Call after `ledger.recover` and before the first request."""
-    accounts.restore(_sustained(snapshot, at), _recent(snapshot, at), now, at)
+) -> int:
+    """Call after `ledger.recover` and before the first request. Returns the id of the newest
+    correction that is contained."""
+    while True:
+        correction = newest_correction()
+        sustained = list(_sustained(snapshot, at))
+        if newest_correction() == correction:  # else one may be in the windows, or not
+            accounts.restore(sustained, _recent(snapshot, at), now, at)
+            return correction
+
+
+def newest_correction() -> int:
+    """0 when there is none."""
+    return Correction.objects.aggregate(newest=Max("id"))["newest"] or 0
 
 
 def _sustained(snapshot: PolicySnapshot, at: datetime) -> Iterator[tuple[BudgetPolicy, float]]:
@@ -62,20 +76,33 @@ def _recount(tenant: str, policy: BudgetPolicy, window: Window) -> float:
     """Its period or zone was changed while a window ran: the records know what counts in it."""
     rows = UsageRow.objects.filter(tenant=tenant, at__gte=window.start, at__lt=window.end)
     costs = rows.values_list("accounts", "cost").iterator(chunk_size=2000)
-    return sum(cost for accounts, cost in costs if policy.account in accounts)
+    used = sum(cost for accounts, cost in costs if policy.account in accounts)
+    entries = Correction.objects.filter(
+        account=policy.account, gateway="", at__gte=window.start, at__lt=window.end
+    )
+    return max(0.0, used + sum(entries.values_list("units", flat=True)))
 
 
 def _recent(snapshot: PolicySnapshot, at: datetime) -> Iterator[PastUse]:
-    bursts = {a: b for a, b in budget_index(snapshot).items() if b.kind == "burst"}
-    reach_s = max((_refilled_s(policy) for policy in bursts.values()), default=0.0)
+    bursts = _bursts_by_owner(snapshot)
+    reach_s = max((_refilled_s(b) for owned in bursts.values() for b in owned), default=0.0)
     since = at - timedelta(seconds=min(max(RATES_S, reach_s), LONGEST_S))
     rows = UsageRow.objects.filter(at__gte=since).exclude(finish_reason__in=NOT_TAKEN)
-    for then, tenant, prompt, completion, cost, named in rows.values_list(
-        "at", "tenant", "prompt_tokens", "completion_tokens", "cost", "accounts"
+    for then, tenant, application, key, prompt, completion, cost in rows.values_list(
+        "at", "tenant", "application", "key", "prompt_tokens", "completion_tokens", "cost"
     ).iterator(chunk_size=2000):
         age_s = (at - then).total_seconds()
-        taken = tuple(bursts[account] for account in named if account in bursts)
+        owners = (f"tenant:{tenant}", f"application:{tenant}/{application}", f"key:{key}")
+        taken = tuple(burst for owner in owners for burst in bursts.get(owner, ()))
         yield PastUse(age_s, tenant, prompt + completion, cost, taken)
+
+
+def _bursts_by_owner(snapshot: PolicySnapshot) -> dict[str, list[BudgetPolicy]]:
+    found: defaultdict[str, list[BudgetPolicy]] = defaultdict(list)
+    for policy in budget_index(snapshot).values():
+        if policy.kind == "burst":
+            found[policy.account.removesuffix(f"/{policy.name}")].append(policy)
+    return found
 
 
 def _refilled_s(policy: BudgetPolicy) -> float:

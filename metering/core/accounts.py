@@ -25,6 +25,7 @@ from metering.core import refusals
 from metering.core.budgets import BurstBucket, Counter, SustainedAccount
 from metering.core.hold import Admitted, Hold, RateState, Refused
 from metering.core.rates import SlidingWindow
+from metering.core.windows import Window
 from tenants.core.snapshot import BudgetPolicy, Limits
 
 
@@ -162,6 +163,22 @@ class LocalAccounts:
             for policy in past.bursts:
                 bucket = self._bucket(policy, then)
                 bucket.settle(bucket.take(past.cost), past.cost, past.cost)
+
+    def sustained(self) -> list[str]:
+        """The accounts of sustained budgets that are remembered, for the ledger check."""
+        return list(self._sustained)
+
+    def windows(self, account: str) -> list[tuple[Window, float]]:
+        """What was settled in each remembered window of a sustained budget."""
+        known = self._sustained.get(account)
+        return [(counter.window, counter.used) for counter in known.counters] if known else []
+
+    def correct(self, policy: BudgetPolicy, units: float, now: float, at: datetime) -> None:
+        """Take up what the ledger was corrected by in the window at `at`; nothing where that
+        window is remembered no more."""
+        counter = self._account(policy).counter(policy, at, now)
+        if at in counter.window:
+            counter.used = max(0.0, counter.used + units)
 
     # --- deciding: nothing here takes anything ----------------------------------------------
 

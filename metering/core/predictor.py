@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
+from itertools import islice
 
 PRIOR_TOKENS = 256.0
 PRIOR_WEIGHT = 2.0
@@ -66,9 +67,10 @@ class OutputPredictor:
         """Per model: (mean output tokens, mean error of its predictions in tokens)."""
         return {model: (tally.mean, tally.error) for (_, model), tally in self._models.items()}
 
-    def dump(self) -> list[list[str | float]]:
-        """Plain JSON values, for `load`."""
-        both = (*self._models.items(), *self._pairs.items())
+    def dump(self, most: int = 2_000) -> list[list[str | float]]:
+        """Plain JSON values, for `load`: of all models and of the pairs used last."""
+        pairs = islice(self._pairs.items(), max(0, len(self._pairs) - most), None)
+        both = (*self._models.items(), *pairs)
         return [[*pair, tally.count, tally.mean, tally.error] for pair, tally in both]
 
     def load(self, dumped: list[list[str | float]]) -> None:

@@ -46,4 +46,4 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False
     finish_reason: FinishReason = "stop"
     throttle_reason: str = ""  # the limit that decided, for throttled and rejected requests
     policy_revision: int = 0
-    accounts: tuple[str, ...] = ()  # budget accounts that this cost counts against
+    accounts: tuple[str, ...] = ()  # of the sustained budgets that this cost counts against

@@ -7,6 +7,7 @@ entries and version in one transaction.
 from tenants.core.issue import Issue
 from tenants.errors import Conflict, NotAllowed, NotFound, PolicyRefused
 from tenants.services.actors import Actor, Source, actor_for, require
+from tenants.services.audit import record_counter
 from tenants.services.documents import Applied, apply_document, read_document, rollback
 from tenants.services.keys import create_key, revoke_key, rotate_key
 from tenants.services.objects import create_object, delete_object, edit_object, object_etag
@@ -32,6 +33,7 @@ __all__ = [
     "object_etag",
     "on_change",
     "read_document",
+    "record_counter",
     "require",
     "revoke_key",
     "rollback",

@@ -8,7 +8,8 @@ from typing import Any
 from tenants.core.diff import Change
 from tenants.core.text import plain
 from tenants.models import AuditEntry, PolicyRevision
-from tenants.services.actors import Actor
+from tenants.services.actors import Actor, require
+from tenants.services.state import announce, bump
 
 
 def record(
@@ -25,6 +26,19 @@ def record(
     entry = _entry(actor, kind, name, field, old, new, reason)
     entry.save()
     return entry
+
+
+def record_counter(actor: Actor, account: str, old: float, new: float, reason: str) -> None:
+    """A budget's counter was set right by hand. Call it first in the transaction that does so:
+    it takes the version's lock, and gateways look at their counters when the version moves.
+
+    Raises:
+        NotAllowed: the actor may not edit policy.
+    """
+    require(actor, "policy.edit")
+    version = bump()
+    record(actor, "budget_counter", account, field="used", old=old, new=new, reason=reason)
+    announce(version)
 
 
 def record_changes(

@@ -1,19 +1,25 @@
-"""`manage.py usage export`: usage records, streamed."""
+"""`manage.py usage`: export usage records, hold every counter against them, correct one."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 import tempfile
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from metering import export, selectors
+from metering import corrections, export, selectors, verify
+from metering.verify import Finding
+from tenants.management.shell import actor, change_arguments
+
+PAUSE_S = 0.25
 
 
 def moment(text: str) -> datetime:
@@ -28,7 +34,7 @@ def moment(text: str) -> datetime:
 
 
 class Command(BaseCommand):
-    help = "Usage records: export them as JSON lines or CSV."
+    help = "Usage records: export them, check the counters against them, correct a budget."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
@@ -38,8 +44,82 @@ class Command(BaseCommand):
         exporting.add_argument("--until", type=moment, metavar="TIME", help="before then")
         exporting.add_argument("--format", choices=("jsonl", "csv"), default="jsonl")
         exporting.add_argument("-o", "--output", type=Path, metavar="FILE", help="else: stdout")
+        verifying = actions.add_parser(
+            "verify", help="compare budget counters with the records; exit 1 where they differ"
+        )
+        verifying.add_argument("--repair", action="store_true", help="set them to the records")
+        verifying.add_argument("--json", action="store_true", help="JSON on stdout")
+        verifying.add_argument(
+            "--wait",
+            type=float,
+            default=30.0,
+            metavar="SECONDS",
+            help="for running gateways to compare theirs (30)",
+        )
+        change_arguments(verifying)
+        correcting = actions.add_parser(
+            "correct", help="add to what a sustained budget used, or give back, as a ledger entry"
+        )
+        correcting.add_argument("--account", required=True, help="e.g. tenant:acme/hourly")
+        correcting.add_argument("--units", type=float, required=True, help="below zero: give back")
+        correcting.add_argument("--json", action="store_true", help="JSON on stdout")
+        change_arguments(correcting)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        act: Callable[[dict[str, Any]], None] = getattr(self, options["action"])
+        act(options)
+
+    def verify(self, options: dict[str, Any]) -> None:
+        began = datetime.now(UTC)
+        findings = list(verify.stored(began))
+        deadline = time.monotonic() + options["wait"]
+        silent = verify.wait_for_gateways(began, lambda: _pause(deadline))
+        findings += verify.live(datetime.now(UTC))
+        left = findings
+        if options["repair"]:
+            reason = options["reason"] or "usage verify --repair"
+            left = [f for f in findings if not verify.repair(actor(options), f, reason)]
+        remaining = [finding for finding in left if finding.where == verify.STORED]
+        verify.raise_alerts(remaining, whole=True, at=datetime.now(UTC))
+        self._tell(findings, left if options["repair"] else None, silent, options["json"])
+        if left:
+            sys.exit(1)
+
+    def _tell(
+        self,
+        findings: list[Finding],
+        left: list[Finding] | None,
+        silent: list[str],
+        as_json: bool,
+    ) -> None:
+        rows = [finding.row() for finding in findings]
+        if left is not None:
+            for row, finding in zip(rows, findings, strict=True):
+                row["repaired"] = finding not in left
+        if as_json:
+            told = {"differences": rows, "gateways_not_compared": silent}
+            self.stdout.write(json.dumps(told))
+            return
+        for row in rows:
+            self.stdout.write("  ".join(f"{name}={value}" for name, value in row.items()))
+        for name in silent:
+            self.stderr.write(f"{name}: has not compared its live counters; they are not in this.")
+        self.stdout.write(f"{len(rows)} counters differ from the ledger.")
+
+    def correct(self, options: dict[str, Any]) -> None:
+        account, at = options["account"], datetime.now(UTC)
+        try:
+            used = corrections.correct(
+                actor(options), account, options["units"], options["reason"], at
+            )
+        except corrections.CannotCorrect as error:
+            raise CommandError(str(error)) from error
+        if options["json"]:
+            self.stdout.write(json.dumps({"account": account, "used": used}))
+        else:
+            self.stdout.write(f"{account}: {used:,.12g} units used in its window now.")
+
+    def export(self, options: dict[str, Any]) -> None:
         records = selectors.export_records(options["tenant"], options["since"], options["until"])
         lines = export.lines(records, options["format"])
         if options["output"] is None:
@@ -53,6 +133,11 @@ class Command(BaseCommand):
                 self.stdout.write(line, ending="")
         except BrokenPipeError:  # `| head`: the reader has enough
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _pause(deadline: float) -> bool:
+    time.sleep(PAUSE_S)
+    return time.monotonic() < deadline
 
 
 def _write_whole(path: Path, lines: Iterable[str]) -> None:

@@ -1,0 +1,98 @@
+"""Corrections: a person's own entries in the ledger, and what puts a counter right again.
+
+1. Each is written with its audit entry and a new version of the policy, in one transaction; the
+   version's row lock makes their ids rise in the order in which they can be seen.
+2. A running gateway looks for corrections whenever the version is another one. They are amounts to
+   add, not values to set, so whatever is counted meanwhile stays.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from django.db import transaction
+from django.db.models import F
+
+from metering.core.accounts import LocalAccounts
+from metering.core.windows import Window, window_at
+from metering.models import BudgetWindow, Correction
+from metering.restore import budget_index
+from metering.store import BudgetOf
+from tenants.core.snapshot import PolicySnapshot
+from tenants.selectors import load_snapshot
+from tenants.services import Actor, record_counter
+
+
+class CannotCorrect(ValueError):
+    """There is no such sustained budget, or it has not used as much as is to be taken back."""
+
+
+def correct(actor: Actor, account: str, units: float, reason: str, at: datetime) -> float:
+    """Add `units` to what an account used in its window at `at` (below zero: give back), as an
+    entry of the ledger. Returns what is used now.
+
+    Raises:
+        CannotCorrect: nothing was changed.
+        tenants.errors.NotAllowed: the actor may not edit policy.
+    """
+    if not reason.strip():
+        raise CannotCorrect("a correction needs a reason")
+    if not units or abs(units) > 1e15 or units != units:
+        raise CannotCorrect("units takes a number that is not zero")
+    window = _window(load_snapshot(), account, at)
+    with transaction.atomic():
+        old = _used(account, window)
+        record_counter(actor, account, old, old + units, reason)
+        _move(account, window, units)
+        Correction.objects.create(
+            account=account, at=at, units=units, actor=actor.name, reason=reason
+        )
+        return _used(account, window)
+
+
+def _window(snapshot: PolicySnapshot, account: str, at: datetime) -> Window:
+    policy = budget_index(snapshot).get(account)
+    if policy is None:
+        raise CannotCorrect(f"no budget has the account {account!r}; e.g. tenant:acme/hourly")
+    if policy.period is None:
+        raise CannotCorrect(f"{account} is a burst budget, which refills by itself")
+    return window_at(policy.period, policy.timezone, at)
+
+
+def _used(account: str, window: Window) -> float:
+    row = BudgetWindow.objects.filter(
+        account=account, window_start=window.start, window_end=window.end
+    )
+    return row.values_list("used", flat=True).first() or 0.0
+
+
+def _move(account: str, window: Window, units: float) -> None:
+    row, _ = BudgetWindow.objects.get_or_create(
+        account=account, window_start=window.start, window_end=window.end
+    )
+    enough = BudgetWindow.objects.filter(id=row.id, used__gte=-units)
+    if not enough.update(used=F("used") + units):
+        raise CannotCorrect(
+            f"{account} used {row.used:,.12g} units in this window; no more can be given back"
+        )
+
+
+class CorrectionFeed:
+    """Which corrections one gateway's counters contain."""
+
+    def __init__(self, gateway: str, seen: int) -> None:
+        self._gateway = gateway
+        self.seen = seen
+
+    def read(self) -> list[Correction]:
+        """From the database: those that are not applied yet."""
+        return list(Correction.objects.filter(id__gt=self.seen).order_by("id"))
+
+    def apply(
+        self, found: list[Correction], accounts: LocalAccounts, budget_of: BudgetOf, now: float
+    ) -> None:
+        for correction in found:
+            policy = budget_of(correction.account)
+            if policy and policy.period and correction.gateway in ("", self._gateway):
+                accounts.correct(policy, correction.units, now, correction.at)
+            self.seen = correction.id
