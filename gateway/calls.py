@@ -238,7 +238,7 @@ def open_entry(run: Run) -> OpenEntry:
         estimated_cost=plan.hold.cost,
         queue_ms=run.place.queue_s * 1000 if run.place else 0.0,
         policy_revision=run.snapshot.revision,
-        accounts=tuple(budget.account for budget in plan.hold.budgets),
+        accounts=plan.accounts,
     )
 
 
