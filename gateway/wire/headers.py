@@ -43,6 +43,10 @@ _READ = frozenset(
         b"x-request-id",
     }
 )
+_REQUESTS, _TOKENS = (
+    tuple(b"x-ratelimit-%b-%b" % (part, unit) for part in (b"limit", b"remaining", b"reset"))
+    for unit in (b"requests", b"tokens")
+)
 MAX_KEY_BYTES = 512
 _LANE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
@@ -110,10 +114,8 @@ def to_caller(raw: Iterable[Header]) -> list[Header]:
 def ratelimit_headers(rates: RateState) -> list[Header]:
     """OpenAI's six, those of limits that the tenant has."""
     return [
-        *_limit(
-            b"requests", rates.limit_requests, rates.remaining_requests, rates.reset_requests_s
-        ),
-        *_limit(b"tokens", rates.limit_tokens, rates.remaining_tokens, rates.reset_tokens_s),
+        *_limit(_REQUESTS, rates.limit_requests, rates.remaining_requests, rates.reset_requests_s),
+        *_limit(_TOKENS, rates.limit_tokens, rates.remaining_tokens, rates.reset_tokens_s),
     ]
 
 
@@ -132,14 +134,13 @@ def duration(seconds: float) -> bytes:
     return b"%dm%s" % (minutes, text) if minutes else text
 
 
-def _limit(unit: bytes, limit: int | None, left: int | None, reset_s: float) -> list[Header]:
+def _limit(
+    names: tuple[bytes, ...], limit: int | None, left: int | None, reset_s: float
+) -> list[Header]:
     if limit is None:
         return []
-    return [
-        (b"x-ratelimit-limit-" + unit, b"%d" % limit),
-        (b"x-ratelimit-remaining-" + unit, b"%d" % max(0, left or 0)),
-        (b"x-ratelimit-reset-" + unit, duration(reset_s)),
-    ]
+    values = (b"%d" % limit, b"%d" % max(0, left or 0), duration(reset_s))
+    return list(zip(names, values, strict=True))
 
 
 def _secret(name: bytes, value: bytes) -> bytes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -44,8 +44,10 @@ class TenantUse:
         self.tokens.advance(now)
 
     def idle(self, now: float) -> bool:
+        if self.open:
+            return False
         self.advance(now)
-        return not (self.open or self.requests.total or self.tokens.total)
+        return not (self.requests.total or self.tokens.total)
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -70,15 +72,14 @@ class PastUse:
     bursts: tuple[BudgetPolicy, ...] = ()
 
 
-@dataclass(slots=True)
-class Claim:
+class Claim(msgspec.Struct):
     """What a hold would take, found out before anything is taken."""
 
-    bursts: list[BurstBucket] = field(default_factory=list)
-    sustained: list[tuple[Counter, float]] = field(default_factory=list)
+    bursts: list[BurstBucket] = []
+    sustained: list[tuple[Counter, float]] = []
     demote: bool = False
     alerts: tuple[str, ...] = ()
-    refusals: list[Refused] = field(default_factory=list)
+    refusals: list[Refused] = []
 
 
 class LocalAccounts:
@@ -272,8 +273,7 @@ class LocalAccounts:
                 self._tenants[name] = use
         if self._bursts:
             name, bucket = self._bursts.popitem(last=False)
-            bucket.drain(bucket.refill, now)
-            if bucket.holds or bucket.used:
+            if not bucket.idle(now):
                 self._bursts[name] = bucket
         if self._sustained:
             name, account = self._sustained.popitem(last=False)

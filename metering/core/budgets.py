@@ -52,6 +52,12 @@ class BurstBucket:
             self.used = max(0.0, self.used - refill * (now - self.touched))
             self.touched = now
 
+    def idle(self, now: float) -> bool:
+        if self.holds:
+            return False
+        self.drain(self.refill, now)
+        return not self.used
+
     def fits(self, policy: BudgetPolicy, cost: float) -> bool:
         return room(policy.cost, self.used, cost)
 

@@ -25,11 +25,11 @@ class SlidingWindow:
 
     def advance(self, now: float) -> int:
         """Let old slots leave; the current slot."""
-        slot = max(floor(now), self._latest)
-        if slot != self._latest:
+        slot = floor(now)
+        if slot > self._latest:
             self._latest = slot
             self._drop_until(slot - SPAN)
-        return slot
+        return self._latest
 
     def _drop_until(self, last: int) -> None:
         slots = self._slots

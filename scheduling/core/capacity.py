@@ -129,7 +129,7 @@ class Endpoints:
         for endpoint in self.all.values():
             if load <= endpoint.room and endpoint.fullness < least and endpoint is not barred:
                 best, least = endpoint, endpoint.fullness
-        if best is not None and prefix:
+        if best is not None and self._prefixes.get(prefix, best) is not best:
             holder = self.holder(load, prefix)
             if holder is not None and holder is not barred:
                 return holder
