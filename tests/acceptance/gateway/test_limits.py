@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from tests.acceptance.gateway.rig import HELLO, Answer, Caller, Rig
+import pytest
+
+from tests.acceptance.gateway.rig import CHAT, HELLO, Answer, Caller, Rig
 from tests.acceptance.stack import until
 
 
@@ -223,3 +225,47 @@ def test_what_one_limit_refuses_is_not_taken_from_another(rig: Rig) -> None:
     answer = alice.chat(max_tokens=5)
     assert answer.headers["x-ratelimit-remaining-requests"] == "7"
     assert [alice.chat(messages=HELLO, max_tokens=5).status for _ in range(8)] == [200] * 7 + [429]
+
+
+# --- overload ---
+
+
+@pytest.mark.parametrize("then", ["reject", "demote", "queue"])
+def test_a_wait_that_is_known_to_be_too_long(rig: Rig, then: str) -> None:
+    """What the tier says to do when the lane's backlog takes longer than its limit."""
+    model = rig.pool(2)
+    heavy = rig.tenant(model=model)
+    alice = rig.tenant(model=model, on_overload=then, limits={"requests_per_minute": 9})
+    rig.engine.script("out=20,hold=120ms")
+    for call in [heavy.start() for _ in range(24)]:  # a pace is known after a second of backlog
+        assert call.answer().status == 200
+    rig.engine.script("out=200,gap=20ms", times=2)
+    running = [heavy.start(stream=True) for _ in range(2)]
+    until(lambda: rig.engine.load() == 2, "both places are taken")
+    waiting = [
+        heavy.start(headers={"X-Fairlane-Lane": "urgent"}, max_tokens=30_000, n=100)
+        for _ in range(5)
+    ]
+    rig.queued(heavy.tenant, 5)
+    call = alice.start(headers={"X-Fairlane-Lane": "brief"}, max_tokens=1)
+    if then == "demote":
+        rig.queued(alice.tenant, 1)
+        for other in [*running, *waiting]:
+            other.hang_up()
+        assert call.answer().headers["x-fairlane-lane"] == "batch"
+        return
+    answer = call.answer()
+    told(answer, 503, "overloaded" if then == "reject" else "queue_timeout", "0.3")
+    for other in [*running, *waiting]:
+        other.hang_up()
+    left = alice.chat().headers["x-ratelimit-remaining-requests"]
+    assert left == "8"  # what was turned away was no request of this minute
+
+
+def test_a_body_past_the_limit_is_refused_and_takes_nothing(rig: Rig) -> None:
+    alice = rig.tenant(limits={"requests_per_minute": 1, "max_running": 1, "max_queued": 0})
+    answer = alice.send(CHAT, b'{"model": "' + b"x" * (16 * 2**20)).answer()
+    assert (answer.status, answer.code) == (413, "request_too_large")
+    assert str(16 * 2**20) in answer.message
+    assert rig.record(answer)["status"] == 413
+    assert alice.chat().status == 200

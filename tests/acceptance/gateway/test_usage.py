@@ -105,3 +105,26 @@ def test_lengths_and_times_make_sense(rig: Rig) -> None:
     assert (row["application"], row["key"]) == ("bot", alice.key_id)
     assert (row["interaction"], row["finish_reason"]) == ("turn-1", "length")
     assert (row["lane"], row["endpoint"]) == ("normal", rig.engine.url)
+
+
+def test_metrics_say_what_the_records_say(rig: Rig) -> None:
+    alice = rig.tenant()
+    rig.engine.script("in=9,cached=4,out=6")
+    answers = [alice.chat(stream=number % 2 == 1) for number in range(4)]
+    rig.engine.script("in=9,out=50,cut@5,gap=1ms")
+    answers.append(alice.chat(stream=True))
+    assert alice.chat(model="nothing").status == 404
+    rows = rig.records(alice.tenant, len(answers) + 1)
+    kinds = {
+        "prompt": "prompt_tokens",
+        "cached": "cached_tokens",
+        "completion": "completion_tokens",
+    }
+    for kind, column in kinds.items():
+        series = f'fairlane_tokens_total{{kind="{kind}",model="chat",tenant="{alice.tenant}"}}'
+        assert rig.metric(series) == sum(row[column] for row in rows)
+    units = f'fairlane_service_units_total{{lane="normal",model="chat",tenant="{alice.tenant}"}}'
+    assert rig.metric(units) == sum(row["cost"] for row in rows)
+    lines = [line for line in rig.metrics().splitlines() if f'tenant="{alice.tenant}"' in line]
+    counted = [line for line in lines if line.startswith("fairlane_requests_total")]
+    assert sum(float(line.rpartition(" ")[2]) for line in counted) == len(rows)
