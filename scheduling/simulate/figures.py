@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from scheduling.simulate.job import Job
+from scheduling.simulate.job import Job, Service
 from scheduling.simulate.policies import QUANTUM, Entry
 from scheduling.simulate.recorder import Recorder
 from scheduling.simulate.scenario import Scenario
@@ -32,9 +32,10 @@ class Spread:
 
 
 @dataclass(frozen=True, slots=True)
-class TenantResult:
-    tenant: str
-    weight: float
+class Part:
+    """What one tenant, or one lane, got of it."""
+
+    name: str
     requests: int
     served: int
     refused: int
@@ -44,6 +45,7 @@ class TenantResult:
     queue_s: Spread
     ttft_s: Spread
     response_s: Spread
+    weight: float = 1.0  # a tenant's
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class Result:
     queue_s: Spread
     ttft_s: Spread
     response_s: Spread
-    tenants: tuple[TenantResult, ...]
+    tenants: tuple[Part, ...]
+    lanes: tuple[Part, ...]  # best rank first
     series: dict[str, Any]
 
     @property
@@ -129,6 +132,7 @@ def result(simulation: Simulation, recorder: Recorder) -> Result:
         ttft_s=_ttft(done),
         response_s=_response(done),
         tenants=_tenants(jobs, recorder),
+        lanes=_lanes(jobs, recorder),
         series=_series(recorder),
     )
 
@@ -163,27 +167,34 @@ def spread(values: Iterable[float]) -> Spread:
     return Spread(_mean(ordered), p50, p95, p99, ordered[-1])
 
 
-def _tenants(jobs: list[Job], recorder: Recorder) -> tuple[TenantResult, ...]:
-    by_tenant: dict[str, list[Job]] = {}
-    for job in jobs:
-        by_tenant.setdefault(job.arrival.tenant, []).append(job)
-    units: dict[str, float] = defaultdict(float)
-    for (_, _, tenant), service in recorder.served_offered.items():
-        units[tenant] += service
-    total = sum(units.values()) or 1.0
+def _tenants(jobs: list[Job], recorder: Recorder) -> tuple[Part, ...]:
+    parts = _parts(jobs, recorder.served_offered, 2)
     weight = recorder.simulation.scenario.weight
-    return tuple(
-        _tenant(name, weight(name), own, units[name], units[name] / total)
-        for name, own in sorted(by_tenant.items())
-    )
+    return tuple(replace(part, weight=weight(part.name)) for part in parts)
 
 
-def _tenant(name: str, weight: float, jobs: list[Job], units: float, share: float) -> TenantResult:
+def _lanes(jobs: list[Job], recorder: Recorder) -> tuple[Part, ...]:
+    ranks = {lane.name: lane.rank for lane in recorder.simulation.scenario.scheduler.lanes}
+    return tuple(sorted(_parts(jobs, recorder.served_offered, 1), key=lambda p: ranks[p.name]))
+
+
+def _parts(jobs: list[Job], service: Service, field: int) -> list[Part]:
+    """By one field of the jobs' keys."""
+    groups: dict[str, list[Job]] = {}
+    for job in jobs:
+        groups.setdefault(job.key[field], []).append(job)
+    units: dict[str, float] = defaultdict(float)
+    for key, got in service.items():
+        units[key[field]] += got
+    total = sum(units.values()) or 1.0
+    return [_part(n, own, units[n], units[n] / total) for n, own in sorted(groups.items())]
+
+
+def _part(name: str, jobs: list[Job], units: float, share: float) -> Part:
     ends = Counter(job.end for job in jobs)
     done = [job for job in jobs if job.end == "served"]
-    return TenantResult(
-        tenant=name,
-        weight=weight,
+    return Part(
+        name=name,
         requests=len(jobs),
         served=ends["served"],
         refused=ends["refused"] + ends["too long"],

@@ -13,11 +13,12 @@ from scheduling.simulate.figures import Result
 from scheduling.simulate.trace import Trace
 
 DRAWN = 12  # tenants, those with most service first: more lines than that tell nothing
+DASHES = ("solid", "dot", "dash", "longdash")  # one for each round of the ten colours
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 75rem; margin: 2rem auto; padding: 0 1rem }
 table { border-collapse: collapse; display: block; overflow-x: auto; font-size: 13px }
 th, td { padding: .3rem .6rem; text-align: right; border-bottom: 1px solid #ddd }
-th:first-child, td:first-child { text-align: left }
+th:first-child, td:first-child { text-align: left; white-space: nowrap }
 figure { margin: 2rem 0 }
 figcaption { color: #555 }
 """
@@ -36,19 +37,21 @@ def page(trace: Trace, results: Sequence[Result]) -> str:
 
 
 def figures(results: Sequence[Result]) -> dict[str, Figure]:
-    """The report's charts, by the names of CAPTIONS."""
-    first = results[0]
-    charts = {"service": service(first), "gap": gaps(results), "queue": queue_times(results)}
-    charts["jain"] = jain(results)
-    charts["engines"] = engines(results)
-    return charts
+    """The report's charts, by the names of CAPTIONS. Service is the first result's."""
+    return {
+        "service": service(results[0]),
+        "gap": gaps(results),
+        "queue": queue_times(results),
+        "jain": jain(results),
+        "engines": engines(results),
+    }
 
 
 def service(result: Result) -> Figure:
     totals = sorted(result.tenants, key=lambda tenant: -tenant.service_units)
     series = result.series
     lines = [
-        Scatter(x=series["at_s"], y=series["service_units"].get(t.tenant, []), name=t.tenant)
+        Scatter(x=series["at_s"], y=series["service_units"].get(t.name, []), name=t.name)
         for t in totals[:DRAWN]
     ]
     return _figure(lines, f"Service over time, {result.policy}", "service units")
@@ -73,7 +76,7 @@ def queue_times(results: Sequence[Result]) -> Figure:
         bars = [Bar(x=names, y=[of(r) for r in results], name=part) for part, of in parts.items()]
     else:
         tenants = sorted(results[0].tenants, key=lambda t: -t.service_units)[:DRAWN]
-        names = [tenant.tenant for tenant in tenants]
+        names = [tenant.name for tenant in tenants]
         bars = [
             Bar(x=names, y=[getattr(t.queue_s, part) for t in tenants], name=part) for part in parts
         ]
@@ -112,6 +115,9 @@ def engines(results: Sequence[Result]) -> Figure:
 def _figure(
     data: list[Scatter | Bar], title: str, y_title: str, x_title: str = "seconds"
 ) -> Figure:
+    for number, trace in enumerate(data):
+        if isinstance(trace, Scatter):
+            trace.update(mode="lines", line={"dash": DASHES[number // 10 % len(DASHES)]})
     figure = Figure(data=data)
     figure.update_layout(
         title=title, xaxis_title=x_title, yaxis_title=y_title, template="plotly_white", height=420
@@ -135,6 +141,8 @@ def _page(trace: Trace, results: Sequence[Result]) -> Iterator[str]:
         yield f"<figure>{chart}<figcaption>{escape(CAPTIONS[name])}</figcaption></figure>"
     yield f"<h2>Tenants under {escape(results[0].policy)}</h2>"
     yield from _table(table.tenants(results[0]))
+    yield f"<h2>Lanes under {escape(results[0].policy)}</h2>"
+    yield from _table(table.lanes(results[0]))
     yield "</body>\n</html>"
 
 

@@ -1,10 +1,10 @@
-"""Results as text: one line a policy, and one line a tenant."""
+"""Results as text: one line a policy, and one line a tenant or a lane."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from scheduling.simulate.figures import Result, TenantResult
+from scheduling.simulate.figures import Part, Result
 
 POLICY_COLUMNS: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ("policy", lambda r: r.policy),
@@ -25,9 +25,7 @@ POLICY_COLUMNS: tuple[tuple[str, Callable[[Result], str]], ...] = (
     ("response s", lambda r: f"{r.response_s.mean:.1f}"),
     ("busy", lambda r: f"{r.busy:.0%}"),
 )
-TENANT_COLUMNS: tuple[tuple[str, Callable[[TenantResult], str]], ...] = (
-    ("tenant", lambda t: t.tenant),
-    ("weight", lambda t: f"{t.weight:g}"),
+PART_COLUMNS: tuple[tuple[str, Callable[[Part], str]], ...] = (
     ("requests", lambda t: str(t.requests)),
     ("served", lambda t: str(t.served)),
     ("refused", lambda t: str(t.refused)),
@@ -36,7 +34,8 @@ TENANT_COLUMNS: tuple[tuple[str, Callable[[TenantResult], str]], ...] = (
     ("share", lambda t: f"{t.share:.1%}"),
     ("queue p50 s", lambda t: f"{t.queue_s.p50:.1f}"),
     ("queue p95 s", lambda t: f"{t.queue_s.p95:.1f}"),
-    ("TTFT p50 s", lambda t: f"{t.ttft_s.p50:.1f}"),
+    ("TTFT p50 s", lambda t: f"{t.ttft_s.p50:.2f}"),
+    ("TTFT p95 s", lambda t: f"{t.ttft_s.p95:.2f}"),
     ("response s", lambda t: f"{t.response_s.mean:.1f}"),
 )
 
@@ -48,8 +47,18 @@ def policies(results: Sequence[Result]) -> list[list[str]]:
 
 
 def tenants(result: Result) -> list[list[str]]:
-    heads = [head for head, _ in TENANT_COLUMNS]
-    return [heads, *([cell(tenant) for _, cell in TENANT_COLUMNS] for tenant in result.tenants)]
+    rows = parts("tenant", result.tenants)
+    weights = ["weight", *(f"{tenant.weight:g}" for tenant in result.tenants)]
+    return [[row[0], weight, *row[1:]] for row, weight in zip(rows, weights, strict=True)]
+
+
+def lanes(result: Result) -> list[list[str]]:
+    return parts("lane", result.lanes)
+
+
+def parts(what: str, of: Sequence[Part]) -> list[list[str]]:
+    heads = [what, *(head for head, _ in PART_COLUMNS)]
+    return [heads, *([part.name, *(cell(part) for _, cell in PART_COLUMNS)] for part in of)]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -124,6 +124,8 @@ class Command(BaseCommand):
         self._lines(table.aligned(table.policies(results)))
         if len(results) == 1:
             self._lines(table.aligned(table.tenants(results[0])))
+            if len(results[0].lanes) > 1:
+                self._lines(table.aligned(table.lanes(results[0])))
 
     def _lines(self, lines: Iterable[str]) -> None:
         self.stdout.write("")
