@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -35,6 +36,8 @@ from metering.core.record import UsageRecord
 from metering.journal import Journal, OpenEntry
 from scheduling.seam import NotGranted
 from tenants.core.snapshot import PolicySnapshot
+
+GOODBYE_S = 0.5  # for a caller that may not be reading
 
 log = structlog.get_logger("fairlane.gateway")
 
@@ -71,10 +74,11 @@ class Calls:
         except HungUp:
             run.end(Outcome.CLIENT_CLOSED)
         except asyncio.CancelledError:
-            if not exchange.gone:
-                run.end(Outcome.ENGINE_ERROR)
-                raise
-            run.end(Outcome.CLIENT_CLOSED, exchange.left)
+            if exchange.gone:
+                run.end(Outcome.CLIENT_CLOSED, exchange.left)
+            else:
+                run.end(Outcome.OVERLOADED, "error")
+                await self._say_goodbye(exchange, run)
         finally:
             exchange.unwatch()
             self._close(run)
@@ -90,6 +94,18 @@ class Calls:
             log.exception("request failed", request_id=run.request_id)
             unexpected = ApiError(Outcome.ENGINE_ERROR, "The gateway failed unexpectedly.")
             await self._refuse(exchange, run, unexpected)
+
+    async def _say_goodbye(self, exchange: Exchange, run: Run) -> None:
+        """The server stops and waits no longer for this call: its caller hears so."""
+        exchange.unwatch()
+        self._close(run)
+        error = ApiError(Outcome.OVERLOADED, "This gateway is stopping. Send the call again.")
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(GOODBYE_S):
+                if run.streamed and exchange.started:
+                    await exchange.finish(errors.sse_error_event(error))
+                elif not exchange.started:
+                    await self._answer(exchange, run, error)
 
     async def _attempt(self, kind: Kind, exchange: Exchange, run: Run) -> None:
         asked = self._identify(exchange, run)
@@ -199,6 +215,9 @@ class Calls:
         self._close(run)
         if exchange.started:  # nothing can be said any more but by breaking off
             raise error
+        await self._answer(exchange, run, error)
+
+    async def _answer(self, exchange: Exchange, run: Run, error: ApiError) -> None:
         headers = [
             (b"content-type", b"application/json"),
             *errors.headers(error),
