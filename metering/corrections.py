@@ -93,6 +93,6 @@ class CorrectionFeed:
     ) -> None:
         for correction in found:
             policy = budget_of(correction.account)
-            if policy and policy.period and correction.gateway in ("", self._gateway):
+            if policy and policy.period and correction.counter in ("", self._gateway):
                 accounts.correct(policy, correction.units, now, correction.at)
             self.seen = correction.id

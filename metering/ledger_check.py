@@ -21,7 +21,7 @@ from django.db import IntegrityError, connection, transaction
 
 from metering.core.cut import differ
 from metering.core.windows import Window, window_at
-from metering.models import BudgetWindow
+from metering.models import BudgetWindow, Correction
 from metering.restore import budget_index
 from tenants.selectors import load_snapshot
 from tenants.services import Actor, record_counter
@@ -30,6 +30,7 @@ HOUR = timedelta(hours=1)
 RECENT = timedelta(minutes=15)  # how long after its end a window is still looked at every time
 SHORT_KEPT = timedelta(days=1)  # windows shorter than an hour, many, are checked no further back
 ATTEMPTS = 20
+STORED = "stored"
 
 NAMED = {  # what one usage record's accounts are called in a join
     "sqlite": "json_each(u.accounts) a",
@@ -43,7 +44,7 @@ SELECT account, SUM(used), SUM(cost), SUM(counters) FROM (
   WHERE u.at >= %s AND u.at < %s AND u.cost > 0
   UNION ALL
   SELECT account, 0.0, units, 0 FROM metering_correction
-  WHERE gateway = '' AND at >= %s AND at < %s
+  WHERE counter = '' AND at >= %s AND at < %s
 ) counted {which} GROUP BY account
 """
 EXACT = "w.window_start = %s AND w.window_end = %s"
@@ -203,6 +204,14 @@ def _set(
         with transaction.atomic():
             record_counter(actor, found.account, old, new, reason)
             _swap(found, rows, max(0.0, new))
+            Correction.objects.create(
+                account=found.account,
+                at=found.window.start,
+                units=new - old,
+                counter=STORED,
+                actor=actor.name,
+                reason=reason,
+            )
     except (_Changed, IntegrityError):
         return False
     return True

@@ -106,8 +106,8 @@ def _compared(
         if any(_overlap(window, other) for other in known):
             continue
         mine = [c for c in late if c.account == counter.account and c.at in window]
-        ledger = known.get(window, 0.0) - sum(c.units for c in mine if not c.gateway)
-        counted = counter.used + sum(c.units for c in mine if c.gateway == cut.gateway)
+        ledger = known.get(window, 0.0) - sum(c.units for c in mine if not c.counter)
+        counted = counter.used + sum(c.units for c in mine if c.counter == cut.gateway)
         if differ(counted, ledger):
             yield LiveDifference(
                 counter.account, counter.start, counter.end, counted, ledger, cut.correction

@@ -150,15 +150,16 @@ class GatewaySample(models.Model):
 class Correction(models.Model):
     """What somebody added to or took from one sustained budget's use, in service units.
 
-    Without a gateway it is an entry of the ledger, as a usage record is. With one it is none: only
-    that process's own counter was off by so much. Rows come in the order of their ids (each is
-    written under the lock of the policy's version), so a gateway knows them by the newest it saw.
+    Without a `counter` it is an entry of the ledger, as a usage record is. With one it is none:
+    only that counter was off by so much, the stored one or a gateway's own. Rows come in the order
+    of their ids (each is written under the lock of the policy's version), so a gateway knows them
+    by the newest it saw.
     """
 
     account = models.CharField()
     at = models.DateTimeField()  # the window that it counts in
     units = models.FloatField()
-    gateway = models.CharField(blank=True, default="")
+    counter = models.CharField(blank=True, default="")  # "stored", or a gateway's name
     actor = models.CharField()
     reason = models.TextField()
     made_at = models.DateTimeField(auto_now_add=True)

@@ -78,7 +78,7 @@ def _recount(tenant: str, policy: BudgetPolicy, window: Window) -> float:
     costs = rows.values_list("accounts", "cost").iterator(chunk_size=2000)
     used = sum(cost for accounts, cost in costs if policy.account in accounts)
     entries = Correction.objects.filter(
-        account=policy.account, gateway="", at__gte=window.start, at__lt=window.end
+        account=policy.account, counter="", at__gte=window.start, at__lt=window.end
     )
     return max(0.0, used + sum(entries.values_list("units", flat=True)))
 

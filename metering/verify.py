@@ -10,13 +10,15 @@ from typing import Any
 from django.db import transaction
 
 from metering import alerts, ledger_check
+from metering.core.cut import differ
 from metering.core.windows import Window
+from metering.ledger_check import STORED
 from metering.models import Correction, GatewayCheck
 from metering.selectors import latest_samples
 from tenants.services import Actor, record_counter
 
-STORED = "stored"
 ALIVE = timedelta(seconds=30)
+MOST_LIVE = 50  # of one gateway; each costs a count
 MOST_ALERTS = 50  # of one kind; a broken ledger need not fill the page
 
 
@@ -60,17 +62,22 @@ def stored(at: datetime, whole: bool = True) -> Iterator[Finding]:
 
 
 def live(at: datetime) -> Iterator[Finding]:
-    """As the gateways that are running found themselves, some seconds ago at most."""
+    """As the gateways that are running found themselves, some seconds ago at most. They compare
+    with stored counters; where one of those is wrong itself, the ledger decides here."""
     for check in GatewayCheck.objects.filter(at__gt=at - ALIVE).order_by("gateway"):
-        for each in check.differences:
-            yield Finding(
-                where=check.gateway,
-                account=each["account"],
-                window=_window(each["start"], each["end"]),
-                counted=each["counted"],
-                ledger=each["ledger"],
-                correction=each["correction"],
-            )
+        for each in check.differences[:MOST_LIVE]:
+            window = _window(each["start"], each["end"])
+            wrong = ledger_check.difference(each["account"], window) if window else None
+            ledger = each["ledger"] - (wrong.counted - wrong.ledger if wrong else 0.0)
+            if differ(each["counted"], ledger):
+                yield Finding(
+                    where=check.gateway,
+                    account=each["account"],
+                    window=window,
+                    counted=each["counted"],
+                    ledger=ledger,
+                    correction=each["correction"],
+                )
 
 
 def _window(start: str | None, end: str | None) -> Window | None:
@@ -130,14 +137,14 @@ def _adjust(actor: Actor, finding: Finding, window: Window, reason: str) -> bool
     with transaction.atomic():
         record_counter(actor, finding.account, finding.counted, finding.ledger, told)
         since = Correction.objects.filter(account=finding.account, id__gt=finding.correction)
-        if since.exists():  # the difference may be mended already, and must not be twice
+        if since.exists():  # it was not so any more: a second repair, or one of the stored counter
             transaction.set_rollback(True)
             return False
         Correction.objects.create(
             account=finding.account,
             at=window.start,
             units=-finding.difference,
-            gateway=finding.where,
+            counter=finding.where,
             actor=actor.name,
             reason=reason,
         )

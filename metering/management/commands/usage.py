@@ -16,6 +16,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from metering import corrections, export, selectors, verify
+from metering.ledger_check import STORED
 from metering.verify import Finding
 from tenants.management.shell import actor, change_arguments
 
@@ -78,8 +79,9 @@ class Command(BaseCommand):
         left = findings
         if options["repair"]:
             reason = options["reason"] or "usage verify --repair"
+            findings.sort(key=lambda finding: finding.where == STORED)  # those come last
             left = [f for f in findings if not verify.repair(actor(options), f, reason)]
-        remaining = [finding for finding in left if finding.where == verify.STORED]
+        remaining = [finding for finding in left if finding.where == STORED]
         verify.raise_alerts(remaining, whole=True, at=datetime.now(UTC))
         self._tell(findings, left if options["repair"] else None, silent, options["json"])
         if left:

@@ -149,12 +149,30 @@ def test_a_stored_counter_that_is_put_right_shows_that_the_live_one_was_right(ga
     gateway.serve(10.0)
     assert gateway.writer.flush(20)
     set_counter(3.0)
-    [found] = gateway.check()
-    assert (found.counted, found.ledger) == (10, 3)
+    assert gateway.check() == []
+    assert GatewayCheck.objects.get().differences[0]["ledger"] == 3
     [stored] = verify.stored(AT)
     assert verify.repair(ROOT, stored, "checked")
     assert gateway.check() == []
     assert gateway.used() == 10
+
+
+def test_where_both_are_wrong_each_is_mended_by_the_ledger(gateway):
+    gateway.serve(10.0)
+    gateway.accounts.correct(gateway.budget_of(ACME), 5.0, gateway.now, AT)
+    assert gateway.writer.flush(20)
+    set_counter(3.0)
+    [live] = gateway.check()
+    [stored] = verify.stored(AT)
+    assert (live.counted, live.ledger, stored.ledger) == (15, 10, 10)
+    assert verify.repair(ROOT, stored, "checked")
+    assert not verify.repair(ROOT, live, "checked")  # what it was told by has changed since
+    gateway.poll()
+    [again] = gateway.check()
+    assert verify.repair(ROOT, again, "checked")
+    gateway.poll()
+    assert gateway.used() == used() == 10
+    assert gateway.check() == differences() == []
 
 
 def test_a_reservation_that_nobody_gives_back_is_told(gateway):
