@@ -16,7 +16,7 @@ from math import inf
 import httpx
 
 from gateway.upstream.alarm import Alarm
-from gateway.upstream.exchange import RawHeaders
+from gateway.upstream.exchange import Exchange, RawHeaders
 
 OURS = frozenset((b"host", b"content-length", b"transfer-encoding"))
 URLS_KEPT = 1024
@@ -81,6 +81,8 @@ class EngineClient:
             httpx.TransportError: the engine broke off.
         """
         assert isinstance(response.stream, httpx.AsyncByteStream)
+        if isinstance(response.stream, Exchange) and response.stream.is_complete:
+            return aiter(response.stream)  # nothing to wait for: most answers that do not stream
         return _Pieces(aiter(response.stream), idle_s, deadline, first_s)
 
     async def close(self, response: httpx.Response) -> None:

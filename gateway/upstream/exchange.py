@@ -75,6 +75,11 @@ class Exchange(httpx.AsyncByteStream):
             await self._news()
         return self._take()
 
+    @property
+    def is_complete(self) -> bool:
+        """All of the answer is here."""
+        return self._line is None and self._error is None
+
     async def aclose(self) -> None:
         self.give_up()
 

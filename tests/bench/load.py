@@ -40,7 +40,7 @@ class Caller(asyncio.Protocol):
         """Raises ConnectionError when the other side closes first."""
         if self.transport.is_closing():
             raise ConnectionError("the connection is closed")
-        self._head = b""
+        self._head = self._tail = b""
         self._length: int | None = None
         self._size = 0
         self._parts: list[bytes] = []
@@ -62,7 +62,11 @@ class Caller(asyncio.Protocol):
             self._first = time.perf_counter()
         self._parts.append(data)
         self._size += len(data)
-        whole = data.endswith(LAST_CHUNK) if self._length is None else self._size >= self._length
+        if self._length is not None:
+            whole = self._size >= self._length
+        else:
+            self._tail = (self._tail + data)[-len(LAST_CHUNK) :]
+            whole = self._tail == LAST_CHUNK
         if whole:
             self._end()
 
@@ -83,13 +87,18 @@ async def connect(port: int) -> Caller:
     return made[1]
 
 
-async def ask_all(callers: list[Caller], message: bytes, each: int) -> list[Answer]:
-    """Each caller asks `each` times, one after the other; all of them at once."""
+async def ask_all(
+    callers: list[Caller], message: bytes, each: int, apart_s: float = 0.0
+) -> list[Answer]:
+    """Each caller asks `each` times, one after the other. They begin `apart_s` from each other."""
 
-    async def one(caller: Caller) -> list[Answer]:
+    async def one(number: int, caller: Caller) -> list[Answer]:
+        if apart_s:
+            await asyncio.sleep(number * apart_s)
         answers = [await caller.ask(message) for _ in range(each)]
         bad = next((answer for answer in answers if answer.status != 200), None)
         assert bad is None, bad
         return answers
 
-    return [answer for own in await asyncio.gather(*map(one, callers)) for answer in own]
+    tasks = [one(number, caller) for number, caller in enumerate(callers)]
+    return [answer for own in await asyncio.gather(*tasks) for answer in own]
