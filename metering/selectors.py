@@ -15,9 +15,12 @@ from typing import Any, Literal
 
 from django.db.models import Max, QuerySet
 
+from metering import learnt
+from metering.core.predictor import OutputPredictor
+from metering.core.prompt_estimate import PromptEstimator
 from metering.core.record import UsageRecord
 from metering.minutes import Total, minutes, whole_minute
-from metering.models import GatewaySample, UsageRow
+from metering.models import Alert, BudgetWindow, GatewaySample, UsageRow
 
 Dimension = Literal["tenant", "application", "model", "lane"]
 
@@ -79,6 +82,24 @@ class DebtPoint:
     queued: int
     running: int
     bound_units: float
+
+
+@dataclass(frozen=True, slots=True)
+class PastWindow:
+    start: datetime
+    end: datetime
+    used: float  # service units
+
+
+@dataclass(frozen=True, slots=True)
+class EstimateError:
+    """How well the gateway guesses for one model; None: nothing learnt yet."""
+
+    model: str
+    bytes_per_token: float | None
+    prompt_error: float | None  # relative, on the mean
+    output_tokens: float | None  # of an answer, on the mean
+    output_error: float | None  # tokens, on the mean
 
 
 def tenant_overview(since: datetime, until: datetime) -> list[Share]:
@@ -157,6 +178,29 @@ def sample_series(
         for sample in GatewaySample.objects.filter(id__in=ids[start : start + 500]).order_by("at"):
             points.extend(_debts(sample))
     return points
+
+
+def budget_history(account: str, limit: int = 5) -> list[PastWindow]:
+    """The newest windows that an account used something in, the running one too, newest first."""
+    rows = BudgetWindow.objects.filter(account=account).order_by("-window_start", "-id")[:limit]
+    return [PastWindow(*row) for row in rows.values_list("window_start", "window_end", "used")]
+
+
+def open_alerts(limit: int = 20) -> list[Alert]:
+    """What a person should look at, newest first. Do not write to these rows."""
+    return list(Alert.objects.filter(resolved_at=None).order_by("-last_at", "-id")[:limit])
+
+
+def estimate_errors() -> dict[str, EstimateError]:
+    """By model, as a gateway saved it last: at most half a minute ago while one runs."""
+    output, prompt = OutputPredictor(), PromptEstimator()
+    learnt.restore(learnt.load(), output, prompt)
+    outputs, prompts = output.errors(), prompt.errors()
+    nothing = (None, None)
+    return {
+        model: EstimateError(model, *prompts.get(model, nothing), *outputs.get(model, nothing))
+        for model in sorted({*outputs, *prompts})
+    }
 
 
 def recent_records(tenant: str | None = None, limit: int = 50) -> list[UsageRecord]:

@@ -41,6 +41,7 @@ def overview(at: datetime, chosen: Range, weights: Mapping[str, float]) -> dict[
     return {
         "range": chosen,
         "at": at,
+        "alerts": selectors.open_alerts(5),
         "live": now,
         "totals": totals(shares),
         "rows": rows(shares, now, weights, ink),

@@ -18,10 +18,11 @@ from metering.dashboards.usage import usage as usage_of
 from tenants import selectors as policy
 from tenants.core.diff import named
 from tenants.core.document import Document, Tenant, Tier
-from tenants.core.effective import lane_of, weight_of
+from tenants.core.effective import budgets_of, lane_of, weight_of
 from tenants.gate import viewer
 
 MOST_ROWS = 300
+SHOWN_WINDOWS = 4
 HOUR = timedelta(hours=1)
 
 
@@ -89,17 +90,33 @@ def tenant_row(tenant: Tenant, tier: Tier, now: live.Live) -> dict[str, Any]:
 
 
 def tenant(request: HttpRequest, name: str) -> HttpResponse:
-    found = named(policy.current_document(), "tenant").get(name)
-    if found is None:
+    document = policy.current_document()
+    found = named(document, "tenant").get(name)
+    if not isinstance(found, Tenant):
         raise Http404
     context: dict[str, Any] = {
         "tenant": found,
         "effective": effective_rows(name),
+        "windows": past_windows(found, document),
         "keys": policy.keys(name)[:50],
         "key_editor": viewer(request).can_for("keys.edit", name),
         "records": selectors.recent_records(name, 25),
     }
     return render(request, "metering/tenant.html", context | now_of(name) | chart_page())
+
+
+def past_windows(tenant: Tenant, document: Document) -> list[dict[str, Any]]:
+    """What its sustained budgets and its applications' used, window by window, newest first."""
+    tier = next(each for each in document.tiers if each.name == tenant.tier)
+    owned = [("", f"tenant:{tenant.name}", budgets_of(tenant, tier))]
+    for each in tenant.applications:
+        owned.append((each.name, f"application:{tenant.name}/{each.name}", each.budgets))
+    return [
+        {"application": application, "budget": budget, "windows": windows}
+        for application, owner, budgets in owned
+        for budget in budgets
+        if (windows := selectors.budget_history(f"{owner}/{budget.name}", SHOWN_WINDOWS))
+    ]
 
 
 def tenant_live(request: HttpRequest, name: str) -> HttpResponse:
@@ -175,6 +192,7 @@ def pools(request: HttpRequest) -> HttpResponse:
         for pool in policy.current_document().pools
     ]
     context = {"rows": rows, "live": now, "at": timezone.now()}
+    context["errors"] = selectors.estimate_errors()
     return render(request, "metering/pools.html", context)
 
 

@@ -1,0 +1,59 @@
+"""Alerts, past windows and estimates are on the pages of whoever may see them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.test import Client
+
+from metering import alerts, learnt
+from tests import builders
+from tests.integration.metering.ledger import ACME, save
+from tests.integration.metering.test_learnt import taught
+
+pytestmark = [pytest.mark.django_db, pytest.mark.store]
+
+
+@pytest.fixture
+def admin(settings):
+    settings.PASSWORD_HASHERS = builders.FAST_HASHERS
+    builders.apply_policy()
+    client = Client()
+    client.force_login(builders.user("root", "admin"))
+    return client
+
+
+def text_of(client, page):
+    answer = client.get(page)
+    assert answer.status_code == 200
+    return answer.content.decode()
+
+
+def test_an_open_alert_is_a_notice_on_the_overview_until_it_is_resolved(admin):
+    now = datetime.now(UTC)
+    assert "usage verify --repair" not in text_of(admin, "/")
+    alerts.note("ledger", ACME, "a <counter> differs", now)
+    text = text_of(admin, "/")
+    assert "a &lt;counter&gt; differs" in text
+    assert "usage verify --repair" in text
+    alerts.resolve_others("ledger", [], now)
+    assert "usage verify --repair" not in text_of(admin, "/")
+
+
+def test_a_tenants_page_shows_what_its_budgets_used_in_the_last_windows(admin):
+    now = datetime.now(UTC)
+    for hours in range(6):
+        save(1111.0 + hours, at=now - timedelta(hours=hours))
+    text = text_of(admin, "/tenants/acme/")
+    assert [f"{1111 + n:,}" in text for n in range(6)] == [True] * 4 + [False] * 2
+    assert "5,000,000" in text
+    assert "Budget windows" not in text_of(admin, "/tenants/hooli/")
+
+
+def test_the_pools_page_tells_how_good_the_estimates_are(admin):
+    assert "Estimates" not in text_of(admin, "/pools/")
+    learnt.save(taught().learnt(), datetime.now(UTC))
+    text = text_of(admin, "/pools/")
+    assert "Bytes a prompt token" in text
+    assert 'scope="row">chat</th>' in text
