@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.gateway.rig import Caller, Rig
+from tests.acceptance.gateway.caller import Caller
+from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.gateway.rig import Answer, Caller, Rig
+from tests.acceptance.gateway.caller import Answer, Caller
+from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import PATIENCE_S, ROOT, answers, free_port, until
 
 

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from tests.acceptance.gateway.rig import CHAT, Rig
+from tests.acceptance.gateway.caller import CHAT
+from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import PATIENCE_S
 
 GOOD: dict[str, Any] = {

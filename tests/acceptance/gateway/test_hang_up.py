@@ -6,7 +6,8 @@ import random
 
 import pytest
 
-from tests.acceptance.gateway.rig import CHAT, Rig
+from tests.acceptance.gateway.caller import CHAT
+from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from tests.acceptance.gateway.rig import Call, Caller, Rig
+from tests.acceptance.gateway.caller import Call, Caller
+from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
 
 SERVICE = {"max_tokens": 8, "ignore_eos": True}

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.gateway.rig import CHAT, HELLO, Answer, Caller, Rig
+from tests.acceptance.gateway.caller import CHAT, HELLO, Answer, Caller
+from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.gateway.rig import CHAT, Answer, Call, Caller, Rig
+from tests.acceptance.gateway.caller import CHAT, Answer, Call, Caller
+from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
 
 

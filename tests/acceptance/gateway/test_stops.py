@@ -15,7 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.acceptance.gateway.rig import Answer, Call, Caller, Rig, rows_where
+from tests.acceptance.gateway.caller import Answer, Call, Caller
+from tests.acceptance.gateway.rig import Rig, rows_where
 from tests.acceptance.gateway.rig import rig as started
 from tests.acceptance.stack import PATIENCE_S, until
 

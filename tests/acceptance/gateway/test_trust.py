@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.gateway.rig import CHAT, HELLO, Rig
+from tests.acceptance.gateway.caller import CHAT, HELLO
+from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
 
 MADE_UP = "fl_nobody_ThisKeyWasNeverMadeByAnybody0123456789"

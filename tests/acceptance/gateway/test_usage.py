@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.gateway.rig import Answer, Rig
+from tests.acceptance.gateway.caller import Answer
+from tests.acceptance.gateway.rig import Rig
 
 
 def used(row: dict[str, Any]) -> tuple[int, int, int]:
