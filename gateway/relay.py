@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 from gateway.dialects import DIALECTS
 from gateway.errors import ApiError, Outcome, sse_error_event
@@ -72,7 +72,7 @@ class Relay:
         run = self._run
         assert run.plan is not None
         report = read_body(body, DIALECTS[run.plan.pool.engine])
-        run.usage = report.usage
+        run.usage, run.usage_is_exact = report.usage, report.exact
         run.finish = finish_reason(report.finish_reasons)
         self._close(run)
         await self._exchange.respond(200, self._headers(response), body)
@@ -138,7 +138,7 @@ class Relay:
             await self._exchange.start(200, self._headers(response))
         await self._exchange.finish(rest)
 
-    def _pieces(self, response: Response, first_s: float | None):  # type: ignore[no-untyped-def]
+    def _pieces(self, response: Response, first_s: float | None) -> AsyncIterator[bytes]:
         assert self._run.plan is not None
         idle_s = self._run.plan.pool.timeouts.idle
         return self._client.iterate(response, idle_s, self._deadline, first_s)

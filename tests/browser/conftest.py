@@ -31,8 +31,9 @@ ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """Ends with its file: while Playwright's loop stands, no asyncio test can run here."""
     found = shutil.which("chromium") or shutil.which("chromium-browser")
     if found is None:
         pytest.fail("these tests need Debian's Chromium: apt-get install -y chromium")

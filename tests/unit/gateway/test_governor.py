@@ -39,8 +39,11 @@ class FakeAccounts:
 class FakeScheduler:
     """Grants at once, or raises what it is told to; `wait_s` is the wait that it predicts."""
 
-    def __init__(self, wait_s: float = 0.0, failure: Exception | None = None) -> None:
+    def __init__(
+        self, wait_s: float = 0.0, failure: Exception | None = None, backlogged: bool = False
+    ) -> None:
         self.wait_s = wait_s
+        self.is_backlogged = backlogged
         self.failure = failure
         self.asked: list[tuple[Ticket, float]] = []
 
@@ -52,6 +55,10 @@ class FakeScheduler:
 
     def expected_wait_s(self, pool: str, lane: str) -> float:
         return self.wait_s
+
+    def backlogged(self, pool: str, lane: str) -> bool:
+        assert (pool, lane) == ("chat", "standard")
+        return self.is_backlogged
 
     def queued(self, tenant: str) -> int:
         return 3
@@ -134,6 +141,25 @@ async def test_overload_rejects_where_the_tier_says_so_and_gives_the_reservation
         await admit(accounts, scheduler, plan(policy, id="r1"))
     assert (caught.value.wait_s, caught.value.lane.name) == (61.0, "standard")
     assert (scheduler.asked, accounts.released) == ([], ["r1"])
+
+
+@pytest.mark.parametrize("on_overload", ["reject", "demote"])
+async def test_overload_neither_rejects_nor_demotes_in_the_middle_of_an_interaction(
+    on_overload: str,
+) -> None:
+    policy = snapshot(alice={"on_overload": on_overload})
+    later = FakeAccounts(Admitted(RATES, goes_on=True))
+    place = await admit(later, FakeScheduler(wait_s=1e9), plan(policy))
+    assert place.lane.name == "standard"
+
+
+@pytest.mark.parametrize("backlogged", [False, True])
+async def test_soft_limits_are_hard_ones_while_others_wait(backlogged: bool) -> None:
+    accounts = FakeAccounts()
+    policy = snapshot(alice={"soft_limits": ["tokens_per_minute"]})
+    await admit(accounts, FakeScheduler(backlogged=backlogged), plan(policy))
+    soft = frozenset() if backlogged else frozenset(["tokens_per_minute"])
+    assert accounts.holds[0].soft_limits == soft
 
 
 @pytest.mark.parametrize("failure", [NotGranted("queue_timeout"), RuntimeError("a bug")])

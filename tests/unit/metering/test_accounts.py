@@ -217,18 +217,70 @@ def test_a_first_call_with_an_estimate_above_the_limits_runs_and_is_charged_the_
 
 def test_a_later_call_of_an_interaction_passes_rates_and_burst_and_is_still_charged(accounts):
     limits, budget = Limits(requests_per_minute=1, tokens_per_minute=10), burst(10, 0.001)
-    run(accounts, hold(budget, limits=limits))
-    admitted(accounts.reserve(hold(budget, limits=limits, skip_rates=True), 0.0, NOON))
+    run(accounts, hold(budget, limits=limits, interaction="i"))
+    later = admitted(accounts.reserve(hold(budget, limits=limits, interaction="i"), 0.0, NOON))
+    assert later.goes_on
     assert accounts.budgets((budget,), 0.0, NOON)[0]["reserved"] == 10
     assert refused(accounts.reserve(hold(limits=limits), 0.0, NOON)).limit == "requests_per_minute"
 
 
 def test_a_later_call_of_an_interaction_does_not_pass_hard_walls(accounts):
-    run(accounts, hold(SUSTAINED, cost=1_000))
-    refused(accounts.reserve(hold(SUSTAINED, skip_rates=True), 0.0, NOON))
+    run(accounts, hold(SUSTAINED, cost=1_000, interaction="i"))
+    refused(accounts.reserve(hold(SUSTAINED, interaction="i"), 0.0, NOON))
     limits = Limits(max_running=1, max_queued=0)
-    admitted(accounts.reserve(hold(limits=limits, skip_rates=True), 0.0, NOON))
-    refused(accounts.reserve(hold(limits=limits, skip_rates=True), 0.0, NOON))
+    assert admitted(accounts.reserve(hold(limits=limits, interaction="i"), 0.0, NOON)).goes_on
+    refused(accounts.reserve(hold(limits=limits, interaction="i"), 0.0, NOON))
+
+
+def test_an_interaction_is_one_tenants(accounts):
+    limits = Limits(requests_per_minute=1)
+    for tenant in ("alice", "bob"):
+        first = hold(tenant=tenant, limits=limits, interaction="i")
+        assert not admitted(accounts.reserve(first, 0.0, NOON)).goes_on
+    refused(accounts.reserve(hold(tenant="bob", limits=limits, interaction="mine"), 0.0, NOON))
+
+
+def test_a_refused_first_call_opens_no_interaction(accounts):
+    limits = Limits(requests_per_minute=1)
+    run(accounts, hold(limits=limits))
+    for _ in range(2):
+        refused(accounts.reserve(hold(limits=limits, interaction="i"), 1.0, NOON))
+
+
+def test_a_first_call_that_the_queue_turned_away_opens_no_interaction(accounts):
+    limits = Limits(requests_per_minute=1)
+    first = hold(limits=limits, interaction="i")
+    admitted(accounts.reserve(first, 0.0, NOON))
+    accounts.release(first.request_id, 1.0, NOON)
+    run(accounts, hold(limits=limits), now=1.0)
+    refused(accounts.reserve(hold(limits=limits, interaction="i"), 1.0, NOON))
+
+
+def test_an_idle_tenants_interactions_are_forgotten_with_it(accounts):
+    run(accounts, hold(interaction="i"))
+    for now in (100.0, 899.0):
+        run(accounts, hold(tenant="bob"), now=now)
+    assert accounts.remembered_tenants == 2
+    for now in (901.0, 902.0, 903.0):
+        run(accounts, hold(tenant="bob"), now=now)
+    assert accounts.remembered_tenants == 1
+
+
+@pytest.mark.parametrize("name", ["requests_per_minute", "tokens_per_minute"])
+def test_a_soft_limit_does_not_refuse_and_still_counts(accounts, name):
+    limits = Limits(**{name: 1})
+    soft = frozenset([name])
+    for _ in range(3):
+        admitted(accounts.reserve(hold(limits=limits, soft_limits=soft), 0.0, NOON))
+    assert refused(accounts.reserve(hold(limits=limits), 0.0, NOON)).limit == name
+
+
+def test_a_soft_limit_says_nothing_of_the_other_one(accounts):
+    limits = Limits(requests_per_minute=1, tokens_per_minute=10)
+    soft = frozenset(["requests_per_minute"])
+    admitted(accounts.reserve(hold(limits=limits, soft_limits=soft), 0.0, NOON))
+    no = refused(accounts.reserve(hold(limits=limits, soft_limits=soft), 0.0, NOON))
+    assert no.limit == "tokens_per_minute"
 
 
 def test_budgets_that_demote_or_alert_let_in_say_so_and_count(accounts):

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from metering.core.accounts import LocalAccounts
 from metering.core.hold import Admitted
+from metering.core.interactions import LIFE_S
 from metering.core.windows import window_at
 from tenants.core.snapshot import Limits
 from tests.unit.metering.policies import NOON, burst, hold, sustained
@@ -30,7 +31,8 @@ class Accounting(RuleBasedStateMachine):
         self.now = 1_000.0
         self.open: dict[str, tuple] = {}
         self.settled: Counter = Counter()  # (account, window) -> units
-        self.entered: list[tuple[float, int]] = []
+        self.entered: list[tuple[float, str]] = []
+        self.interactions: dict[str, tuple[int, float]] = {}  # name -> calls, latest
 
     @property
     def at(self):
@@ -44,9 +46,9 @@ class Accounting(RuleBasedStateMachine):
         cost=st.integers(0, 300),
         more=st.integers(0, 300),
         tokens=st.integers(0, 400),
-        skip=st.booleans(),
+        interaction=st.sampled_from(["", "", "one", "two"]),
     )
-    def a_request_arrives(self, cost: int, more: int, tokens: int, skip: bool) -> None:
+    def a_request_arrives(self, cost: int, more: int, tokens: int, interaction: str) -> None:
         one = hold(
             BURST,
             *SUSTAINED,
@@ -54,7 +56,7 @@ class Accounting(RuleBasedStateMachine):
             tokens=tokens,
             cost=cost,
             ceiling=cost + more,
-            skip_rates=skip,
+            interaction=interaction,
         )
         before = self.seen()
         verdict = self.accounts.reserve(one, self.now, self.at)
@@ -63,15 +65,22 @@ class Accounting(RuleBasedStateMachine):
             assert self.seen() == before
             return
         self.open[one.request_id] = (one, self.at)
-        if not skip:
-            self.entered.append((self.now, 1))
-            self.within_every_limit()
+        assert verdict.goes_on == self.is_open(interaction)
+        if interaction:
+            calls = self.interactions[interaction][0] if verdict.goes_on else 0
+            self.interactions[interaction] = (calls + 1, self.now)
+        if not verdict.goes_on:
+            self.entered.append((self.now, one.request_id))
+        self.within_every_limit()
+
+    def is_open(self, interaction: str) -> bool:
+        calls, latest = self.interactions.get(interaction, (0, self.now))
+        return calls > 0 and self.now - latest < LIFE_S
 
     def within_every_limit(self) -> None:
         for budget in self.accounts.budgets(SUSTAINED, self.now, self.at):
             assert budget["used"] + budget["reserved"] <= budget["limit"] * (1 + 1e-6)
-        recent = [n for then, n in self.entered if self.now - then < 60]
-        assert sum(recent) <= 12
+        assert sum(self.now - then < 60 for then, _ in self.entered) <= 12
         assert len(self.open) <= 7
 
     def seen(self):
@@ -91,6 +100,17 @@ class Accounting(RuleBasedStateMachine):
         for policy in SUSTAINED:
             window = window_at(policy.period, policy.timezone, arrived)
             self.settled[policy.account, window] += cost
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data())
+    def the_queue_turns_one_away(self, data: st.DataObject) -> None:
+        name = data.draw(st.sampled_from(sorted(self.open)))
+        one, _ = self.open.pop(name)
+        self.accounts.release(name, self.now, self.at)
+        self.entered = [entry for entry in self.entered if entry[1] != name]
+        if self.is_open(one.interaction):
+            calls, latest = self.interactions[one.interaction]
+            self.interactions[one.interaction] = (calls - 1, latest)
 
     @invariant()
     def used_is_what_was_settled(self) -> None:
@@ -114,4 +134,4 @@ class Accounting(RuleBasedStateMachine):
 
 
 TestAccounting = Accounting.TestCase
-TestAccounting.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestAccounting.settings = settings(max_examples=150, stateful_step_count=40)

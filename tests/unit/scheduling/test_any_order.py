@@ -289,4 +289,4 @@ class Anything(RuleBasedStateMachine):
 
 
 TestAnything = Anything.TestCase
-TestAnything.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestAnything.settings = settings(max_examples=100, stateful_step_count=40)

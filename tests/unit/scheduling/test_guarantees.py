@@ -39,7 +39,7 @@ weights = st.sampled_from([0.5, 1.0, 2.0, 3.0, 8.0])
     asked=st.lists(st.tuples(costs, costs, costs), min_size=1, max_size=20),
     ends=st.lists(st.integers(0, 17), min_size=40, max_size=120),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_two_backlogged_tenants_stay_within_the_bound(
     tenants: dict[str, float],
     slots: list[int],
@@ -77,7 +77,7 @@ def test_two_backlogged_tenants_stay_within_the_bound(
     prefixes=st.lists(st.integers(0, 4), min_size=30, max_size=30),
     ends=st.lists(st.integers(0, 7), min_size=30, max_size=100),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_locality_widens_the_bound_by_its_quantum_and_no_more(
     quantum: float, prefixes: list[int], ends: list[int]
 ) -> None:
@@ -99,7 +99,7 @@ def test_locality_widens_the_bound_by_its_quantum_and_no_more(
     shares=st.tuples(st.floats(0.05, 0.4), st.floats(0.05, 0.3), st.floats(0.05, 0.3)),
     turns=st.integers(50, 200),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_lane_waits_no_longer_than_its_share_allows(
     sizes: list[float], shares: tuple[float, float, float], turns: int
 ) -> None:
@@ -137,7 +137,7 @@ def _next_cost(world: World, name: str) -> float:
     theirs=st.lists(costs, min_size=5, max_size=10),
     held=st.booleans(),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_whoever_comes_back_gets_no_more_than_those_who_stayed(
     idle: int, mine: list[float], theirs: list[float], held: bool
 ) -> None:
@@ -162,7 +162,7 @@ def test_whoever_comes_back_gets_no_more_than_those_who_stayed(
 
 
 @given(sizes=st.lists(st.tuples(costs, st.integers(1, 250).map(float)), min_size=1, max_size=60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_nobody_waits_for_ever(sizes: list[tuple[float, float]]) -> None:
     """Loads from tiny to larger than an endpoint: everything asked for is started and ends."""
     lanes = (LaneConfig("high", 0, 0.2), LaneConfig("low", 1, 0.1, ceiling=0.5))

@@ -75,6 +75,9 @@ limits = some(
     max_running=counts, max_queued=counts, max_input_tokens=counts, requests_per_minute=counts
 )
 overload = st.sampled_from(["queue", "demote", "reject"])
+soft_limits = st.lists(
+    st.sampled_from(["requests_per_minute", "tokens_per_minute"]), unique=True, max_size=2
+)
 
 
 def budget(name: str) -> st.SearchStrategy[dict[str, Any]]:
@@ -150,6 +153,7 @@ def _tier(name: str, lanes: list[str]) -> st.SearchStrategy[dict[str, Any]]:
                 "limits": limits,
                 "budgets": budgets,
                 "on_overload": overload,
+                "soft_limits": soft_limits,
                 "models": st.just(["Org/*"]),
             },
         )
@@ -173,6 +177,7 @@ def _tenant(name: str, tiers: list[str], lanes: list[str]) -> st.SearchStrategy[
             "limits": limits,
             "budgets": budgets,
             "on_overload": overload,
+            "soft_limits": soft_limits,
             "models": st.just(["*"]),
             "timezone": st.sampled_from(["UTC", "Asia/Tokyo", "Europe/Berlin"]),
             "enabled": st.booleans(),

@@ -71,6 +71,20 @@ def test_model_patterns_are_resolved_to_pools(patterns: str, found: set[str]) ->
     assert compile_snapshot(policy, [], 1, 1).tenants["bricks"].models == found
 
 
+@pytest.mark.parametrize(
+    ("own", "found"),
+    [
+        ("", {"tokens_per_minute"}),
+        (", soft_limits: [requests_per_minute]", {"requests_per_minute"}),
+        (", soft_limits: []", set()),
+    ],
+)
+def test_a_tenants_soft_limits_replace_its_tiers(own: str, found: set[str]) -> None:
+    text = POLICY.replace("- name: free", "- name: free\n    soft_limits: [tokens_per_minute]")
+    policy = read(text.replace("tier: free", f"tier: free{own}"))
+    assert compile_snapshot(policy, [], 1, 1).tenants["bricks"].soft_limits == found
+
+
 def test_a_pool_without_a_word_on_capacity_has_the_defaults_and_auto_says_so() -> None:
     assert SNAPSHOT.pools["demo-chat"].capacity.auto is False
     policy = read(POLICY.replace("aliases:", "capacity: auto\n    aliases:"))
@@ -113,7 +127,7 @@ def test_a_snapshot_cannot_be_changed() -> None:
         ACME.applications["x"] = ACME.applications["bot"]  # type: ignore[index]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(policies())
 def test_any_valid_policy_compiles_with_every_name_resolved(policy: dict[str, Any]) -> None:
     snapshot: PolicySnapshot = compile_snapshot(validate(policy), [], 1, 1)

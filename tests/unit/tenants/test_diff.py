@@ -92,13 +92,13 @@ def reordered(value: Any) -> Any:
     return [reordered(item) for item in reversed(value)] if isinstance(value, list) else value
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(policies())
 def test_a_different_order_alone_is_no_difference(policy: dict[str, Any]) -> None:
     assert diff(validate(policy), validate(reordered(copy.deepcopy(policy)))) == []
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(policies(), policies())
 def test_a_diff_backwards_is_the_same_changes_backwards(
     one: dict[str, Any], other: dict[str, Any]
@@ -110,7 +110,7 @@ def test_a_diff_backwards_is_the_same_changes_backwards(
     assert all(values[c.kind, c.name, c.field] == (c.new, c.old) for c in back)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(policies(), policies())
 def test_what_the_changes_say_makes_the_new_policy(
     one: dict[str, Any], other: dict[str, Any]

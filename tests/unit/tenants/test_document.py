@@ -77,7 +77,7 @@ def test_whole_numbers_are_written_without_a_point() -> None:
     assert "weight: 8\n" in dump(canonical(read(POLICY)))
 
 
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 @given(policies())
 def test_any_valid_policy_comes_back_from_its_export(policy: dict[str, Any]) -> None:
     document = validate(policy)
