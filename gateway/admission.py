@@ -118,6 +118,7 @@ def make_plan(
     lane: LanePolicy,
     estimate: Estimate,
     at: datetime,
+    interaction: str = "",
 ) -> Plan:
     cost = service_cost(pool.cost, estimate.prompt_tokens, 0, estimate.output_tokens)
     ceiling = service_cost(pool.cost, estimate.prompt_tokens, 0, estimate.ceiling_tokens)
@@ -131,6 +132,8 @@ def make_plan(
         tokens=tokens,
         cost=cost,
         ceiling_cost=max(cost, ceiling),
+        interaction=interaction,
+        soft_limits=tenant.soft_limits,
     )
     ticket = Ticket(
         request_id=request_id,

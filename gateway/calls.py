@@ -20,6 +20,7 @@ import structlog
 from msgspec.structs import replace
 
 from gateway import admission, errors, metrics
+from gateway.alerting import BudgetAlerts
 from gateway.errors import ApiError, Outcome
 from gateway.estimates import Estimates
 from gateway.exchange import Exchange, HungUp
@@ -56,6 +57,7 @@ class Calls:
     ) -> None:
         self.snapshot = snapshot
         self.waiting: dict[str, Run] = {}
+        self.alerts = BudgetAlerts()
         self._governor = governor
         self._engines = engines
         self._estimates = estimates
@@ -162,6 +164,7 @@ class Calls:
             lane=lane,
             estimate=self._estimates.of(run.application_name(), pool.model, call, prompt, ceiling),
             at=run.at,
+            interaction=run.interaction,
         )
         if call.max_output_tokens is not None or ceiling is None:
             return None
@@ -188,6 +191,8 @@ class Calls:
             del self.waiting[run.request_id]
         run.rates, run.lane = run.place.rates, run.place.lane.name
         run.endpoint = run.place.grant.endpoint
+        if run.place.alerts:
+            self.alerts.used_up(run.plan.hold.budgets, run.place.alerts)
 
     async def _ask(self, run: Run, call: ParsedCall, asked: Asked, bound: int | None) -> Response:
         run.asked = True

@@ -37,7 +37,11 @@ class Estimates:
 
     def learn(self, application: str, model: str, call: ParsedCall, run: Run) -> None:
         """From an answer that ended by itself and whose usage the engine told."""
-        if run.usage is None or run.finish not in ("stop", "length", "tool_calls"):
+        if (
+            run.usage is None
+            or not run.usage_is_exact
+            or run.finish not in ("stop", "length", "tool_calls")
+        ):
             return
         self.output.observe(application, model, run.usage.completion // call.choices)
         if not call.media:

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.admission import Plan
-from metering.core.hold import RateState, Refused
+from metering.core.hold import Admitted, RateState, Refused
 from metering.seam import Accounts
 from scheduling.core.model import Grant
 from scheduling.runtime import LocalScheduler
@@ -46,6 +46,7 @@ class Place(msgspec.Struct, frozen=True):
     lane: LanePolicy
     queue_s: float
     rates: RateState
+    alerts: tuple[str, ...] = ()  # accounts that it was let in past
 
 
 class Governor(Protocol):
@@ -82,11 +83,13 @@ class LocalGovernor:
         hold = plan.hold
         if hold.limits.max_queued is not None:
             hold = replace(hold, queued=self.scheduler.queued(hold.tenant))
+        if hold.soft_limits and self.scheduler.backlogged(plan.pool.model, plan.lane.name):
+            hold = replace(hold, soft_limits=frozenset())
         verdict = self.accounts.reserve(hold, began, plan.at)
         if isinstance(verdict, Refused):
             raise AdmissionRefused(verdict)
         try:
-            lane = plan.lowest if verdict.demote else self._lane_under_load(plan, began)
+            lane = self._lane(plan, verdict)
             ticket = plan.ticket
             if lane.name != ticket.lane:
                 ticket = replace(ticket, lane=lane.name)
@@ -94,10 +97,12 @@ class LocalGovernor:
         except BaseException:
             self._release(plan.hold.request_id)
             raise
-        return Place(grant, lane, self._clock() - began, verdict.rates)
+        return Place(grant, lane, self._clock() - began, verdict.rates, verdict.alerts)
 
-    def _lane_under_load(self, plan: Plan, now: float) -> LanePolicy:
-        if plan.on_overload == "queue":
+    def _lane(self, plan: Plan, verdict: Admitted) -> LanePolicy:
+        if verdict.demote:
+            return plan.lowest
+        if plan.on_overload == "queue" or verdict.goes_on:  # nothing sheds in its middle
             return plan.lane
         wait = self.scheduler.expected_wait_s(plan.pool.model, plan.lane.name)
         if wait <= plan.lane.max_queue_seconds:

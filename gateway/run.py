@@ -44,6 +44,7 @@ class Run:
     streamed: bool = False
     usage: Usage | None = None  # as the engine told it
     usage_is_final: bool = True  # not of a part, told as it went
+    usage_is_exact: bool = True  # not of one choice, taken for the others too
     counted_tokens: int = 0  # completion tokens seen in the delivered answer
     first_at: float | None = None
     outcome: Outcome = Outcome.OK
@@ -78,13 +79,18 @@ class Run:
         """The engine's count; else what was delivered; else the estimate. Nothing for a request
         that no engine took on."""
         if self.usage is not None:
-            return self.usage, "engine" if self.usage_is_final else "counted"
+            return self.usage, self._source_of_usage()
         if not self.asked or self.plan is None or self._refused_by_engine():
             return NOTHING, "estimated"
         prompt = self.plan.estimate.prompt_tokens
         if self.streamed or self.counted_tokens:
             return Usage(prompt, 0, self.counted_tokens), "counted"
         return Usage(prompt, 0, self.plan.estimate.output_tokens), "estimated"
+
+    def _source_of_usage(self) -> UsageSource:
+        if not self.usage_is_exact:
+            return "estimated"
+        return "engine" if self.usage_is_final else "counted"
 
     def _refused_by_engine(self) -> bool:
         """A failure before any answer: nothing was delivered, so nothing is charged. A caller

@@ -24,7 +24,7 @@ import structlog
 from django.conf import settings
 from django.db import close_old_connections, connections
 
-from gateway import metrics
+from gateway import alerting, metrics
 from gateway.calls import Calls
 from gateway.estimates import Estimates
 from gateway.governor import LocalGovernor
@@ -41,7 +41,7 @@ from metering.ledger import LedgerWriter, PolicyBudgets, load_accounts, recover
 from metering.live_check import Cuts
 from metering.services import write_sample
 from scheduling.runtime import LocalScheduler
-from tenants.core.snapshot import EndpointPolicy, PolicySnapshot, PoolPolicy
+from tenants.core.snapshot import BudgetPolicy, EndpointPolicy, PolicySnapshot, PoolPolicy
 from tenants.selectors import current_version, load_snapshot
 
 log = structlog.get_logger("fairlane.gateway")
@@ -51,6 +51,7 @@ POLL_S = 0.25
 SAMPLE_S = 1.0
 CUT_S = 3.0
 REMEMBER_S = 30.0
+ALERT_S = 5.0
 LAG_PROBE_S = 0.1
 MOST_SHOWN_IDLE = 200
 DRAIN_MARGIN_S = 2.0  # to answer those that are turned away
@@ -88,6 +89,7 @@ class Gateway:
             asyncio.create_task(self._keep(self._sample, SAMPLE_S), name="live sample"),
             asyncio.create_task(self._keep(self._cut, CUT_S), name="ledger check"),
             asyncio.create_task(self._keep(self._remember, REMEMBER_S), name="learnt"),
+            asyncio.create_task(self._keep(self._alert, ALERT_S), name="budget alerts"),
             asyncio.create_task(measure_lag(), name="loop lag"),
         ]
         gc.collect()
@@ -213,6 +215,21 @@ class Gateway:
         """The counters as they are, into the journal: its reader holds them against the ledger."""
         assert self.calls is not None
         self.cuts.make(len(self.calls.waiting), self.corrections.seen, datetime.now(UTC))
+
+    async def _alert(self) -> None:
+        """Tell of budgets that let calls in though they are used up; and of those that are over."""
+        assert self.calls is not None
+        now, at = time.monotonic(), datetime.now(UTC)
+        new = self.calls.alerts.take()
+        known = await self._in_thread(alerting.open_accounts)
+
+        def remaining(policy: BudgetPolicy) -> float:
+            left: float = self.accounts.budgets((policy,), now, at)[0]["remaining"]
+            return left
+
+        still = self.calls.alerts.still(known, new, self.budget_of, remaining, at)
+        if new or still != set(known):
+            await self._in_thread(lambda: alerting.write(new, still, at))
 
     async def _remember(self) -> None:
         known = self.estimates.learnt()

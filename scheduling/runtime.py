@@ -87,6 +87,10 @@ class LocalScheduler:
         account = self._core.accounts.get(tenant)
         return account.queued if account is not None else 0
 
+    def backlogged(self, pool: str, lane: str) -> bool:
+        """See `Core.backlogged`."""
+        return self._core.backlogged(pool, lane)
+
     def expected_wait_s(self, pool: str, lane: str) -> float:
         """See `Core.expected_wait_s`."""
         return self._core.expected_wait_s(pool, lane)

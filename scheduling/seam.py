@@ -53,6 +53,9 @@ class Scheduler(Protocol):
     def queued(self, tenant: str) -> int:
         """How many of a tenant's requests wait, over all pools."""
 
+    def backlogged(self, pool: str, lane: str) -> bool:
+        """Whether somebody waits, in this lane or a better one, whom only the pool holds back."""
+
     def expected_wait_s(self, pool: str, lane: str) -> float:
         """How long the lane's backlog will take at the pool's measured pace; 0 while unknown."""
 

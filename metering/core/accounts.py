@@ -8,7 +8,9 @@
 4. Checks go cheapest first: requests a minute, tokens a minute, burst, sustained, depth. The answer
    describes the one that decided; of several budgets that refuse, the one that refuses longest.
 5. Budgets that only demote or alert never refuse, and still count.
-6. Memory is bounded by what is in use: idle accounts are forgotten, one of a kind a request.
+6. A later call of an interaction is charged like any other and refused by no rate and no burst
+   budget; depth and sustained budgets hold for it.
+7. Memory is bounded by what is in use: idle accounts are forgotten, one of a kind a request.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import msgspec
 from metering.core import refusals
 from metering.core.budgets import BurstBucket, Counter, SustainedAccount
 from metering.core.hold import Admitted, Hold, RateState, Refused
+from metering.core.interactions import Interactions
 from metering.core.rates import SlidingWindow
 from metering.core.windows import Window
 from tenants.core.snapshot import BudgetPolicy, Limits
@@ -32,11 +35,12 @@ from tenants.core.snapshot import BudgetPolicy, Limits
 class TenantUse:
     """What one tenant took in the last minute, and how many of its requests are open."""
 
-    __slots__ = ("open", "requests", "tokens")
+    __slots__ = ("interactions", "open", "requests", "tokens")
 
     def __init__(self) -> None:
         self.requests = SlidingWindow()
         self.tokens = SlidingWindow()
+        self.interactions = Interactions()
         self.open = 0
 
     def advance(self, now: float) -> None:
@@ -47,7 +51,8 @@ class TenantUse:
         if self.open:
             return False
         self.advance(now)
-        return not (self.requests.total or self.tokens.total)
+        self.interactions.forget(now)
+        return not (self.requests.total or self.tokens.total or self.interactions)
 
 
 class Reservation(msgspec.Struct, frozen=True):
@@ -59,6 +64,7 @@ class Reservation(msgspec.Struct, frozen=True):
     cost: float
     bursts: list[tuple[BurstBucket, int]]
     sustained: list[tuple[Counter, float]]
+    interaction: str = ""  # where the request is counted as a call of it
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +83,7 @@ class Claim(msgspec.Struct):
 
     bursts: list[BurstBucket] = []
     sustained: list[tuple[Counter, float]] = []
+    goes_on: bool = False
     demote: bool = False
     alerts: tuple[str, ...] = ()
     refusals: list[Refused] = []
@@ -95,6 +102,10 @@ class LocalAccounts:
     def open_reservations(self) -> int:
         return len(self._open)
 
+    @property
+    def remembered_tenants(self) -> int:
+        return len(self._tenants)
+
     def reserve(self, hold: Hold, now: float, at: datetime) -> Admitted | Refused:
         """Take the hold on every rate, depth and budget at once, or on none.
 
@@ -109,7 +120,8 @@ class LocalAccounts:
         if isinstance(claim, Refused):
             return claim
         self._take(hold, use, claim, now)
-        return Admitted(_rate_state(use, hold.limits, now), claim.demote, claim.alerts)
+        rates = _rate_state(use, hold.limits, now)
+        return Admitted(rates, claim.demote, claim.alerts, claim.goes_on)
 
     def settle(self, request_id: str, tokens: int, cost: float, now: float, at: datetime) -> None:
         """Replace the hold by what was used, in the windows it was taken in. Only the first call
@@ -130,6 +142,8 @@ class LocalAccounts:
         taken = self._open.get(request_id)
         if taken is not None:
             taken.use.requests.correct(taken.slot, -1)
+            if taken.interaction:
+                taken.use.interactions.give_back(taken.interaction)
             self.settle(request_id, 0, 0.0, now, at)
 
     def rates(self, tenant: str, limits: Limits, now: float) -> RateState:
@@ -184,10 +198,11 @@ class LocalAccounts:
     # --- deciding: nothing here takes anything ----------------------------------------------
 
     def _claim(self, hold: Hold, use: TenantUse, now: float, at: datetime) -> Claim | Refused:
-        refusal = None if hold.skip_rates else _rate_refusal(hold, use, now)
+        goes_on = bool(hold.interaction) and use.interactions.goes_on(hold.interaction, now)
+        refusal = None if goes_on else _rate_refusal(hold, use, now)
         if refusal:
             return refusal
-        claim = Claim()
+        claim = Claim(goes_on=goes_on)
         for kind in ("burst", "sustained"):
             for policy in hold.budgets:
                 if policy.kind == kind:
@@ -210,7 +225,7 @@ class LocalAccounts:
         if policy.kind == "burst":
             bucket = self._bucket(policy, now)
             claim.bursts.append(bucket)
-            if bucket.fits(policy, hold.cost) or hold.skip_rates:
+            if claim.goes_on or bucket.fits(policy, hold.cost):
                 return
         else:
             counter = self._account(policy).counter(policy, at, now)
@@ -239,8 +254,10 @@ class LocalAccounts:
         for counter, amount in claim.sustained:
             counter.take(amount)
         bursts = [(bucket, bucket.take(hold.cost)) for bucket in claim.bursts]
+        name = hold.interaction
+        counted = name if name and use.interactions.take(name, now) else ""
         self._open[hold.request_id] = Reservation(
-            use, slot, hold.tokens, hold.cost, bursts, claim.sustained
+            use, slot, hold.tokens, hold.cost, bursts, claim.sustained, counted
         )
 
     # --- finding and forgetting --------------------------------------------------------------
@@ -308,7 +325,7 @@ def _rate_refusal(hold: Hold, use: TenantUse, now: float) -> Refused | None:
         ("requests_per_minute", limits.requests_per_minute, use.requests, 1),
         ("tokens_per_minute", limits.tokens_per_minute, use.tokens, hold.tokens),
     ):
-        if limit is None:
+        if limit is None or name in hold.soft_limits:
             continue
         most = limit - max(1, min(need, limit))  # a request past the whole limit runs alone
         if window.total > most:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from tenants.core.snapshot import BudgetPolicy, Limits
+from tenants.core.snapshot import BudgetPolicy, Limits, SoftLimit
 
 LimitName = str  # a field of Limits, or the account of a budget ("tenant:acme/hourly")
 
@@ -21,7 +21,8 @@ class Hold(msgspec.Struct, frozen=True):
     tokens: int  # expected prompt + completion, for tokens_per_minute
     cost: float  # expected service units, held against burst budgets
     ceiling_cost: float  # the most that it can cost, held against sustained budgets
-    skip_rates: bool = False  # a later call of an interaction: rates and burst do not refuse
+    interaction: str = ""  # rates and burst refuse its first call only
+    soft_limits: frozenset[SoftLimit] = frozenset()  # those that do not refuse at this moment
     queued: int = 0  # how many of the tenant's requests wait already
 
 
@@ -40,6 +41,7 @@ class Admitted(msgspec.Struct, frozen=True):
     rates: RateState
     demote: bool = False  # a budget with on_exhausted: demote is used up
     alerts: tuple[str, ...] = ()  # accounts used up whose on_exhausted is alert
+    goes_on: bool = False  # a later call of its interaction
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -140,6 +140,7 @@ LABELS = {
     "allowed_lanes": "Allowed lanes",
     "models": "Models",
     "on_overload": "When overloaded",
+    "soft_limits": "Soft limits",
     "timezone": "Time zone",
     "enabled": "Enabled",
     "limits.requests_per_minute": "Requests a minute",
@@ -168,7 +169,7 @@ def value_text(field: str, value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, list):
-        return ", ".join(value)
+        return ", ".join(value) or "none"
     if isinstance(value, dict):
         return budget_text(value)
     return f"{value:,.12g}" if isinstance(value, int | float) else str(value)

@@ -188,6 +188,16 @@ class Core:
     def waiting(self) -> list[Ticket]:
         return [r.ticket for r in self._requests.values() if r.state == "queued"]
 
+    def backlogged(self, pool: str, lane: str) -> bool:
+        """Whether a request would find others ahead of it that nothing but the pool holds back:
+        those of tenants at their own limit do not count."""
+        found = self.pools.get(pool)
+        own = found.lanes.all.get(lane) if found is not None else None
+        if found is None or own is None or not found.queued:
+            return False
+        ahead = (other.queue for other in found.lanes.by_rank if other.rank <= own.rank)
+        return any(queue.queued and queue.first() is not None for queue in ahead)
+
     def expected_wait_s(self, pool: str, lane: str) -> float:
         """How long the lane's backlog will take at the pool's measured pace; 0 while the pace is
         unknown, so that nobody is shed on a guess."""

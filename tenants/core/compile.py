@@ -22,6 +22,7 @@ from tenants.core.effective import (
     limits_of,
     matching,
     patterns_of,
+    soft_limits_of,
     weight_of,
 )
 
@@ -115,6 +116,7 @@ def _tenant(
         budgets=_budgets(f"tenant:{tenant.name}", budgets_of(tenant, tier), tenant.timezone),
         models=matching(patterns_of(tenant, tier), models),
         on_overload=tenant.on_overload or tier.on_overload,
+        soft_limits=frozenset(soft_limits_of(tenant, tier)),
         timezone=tenant.timezone,
         enabled=tenant.enabled,
         applications=MappingProxyType(applications),

@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field
 from pydantic import model_validator as check
 
 from tenants.core.checks import endpoint_url, engine_variable, zone_name
-from tenants.core.snapshot import EngineKind, OnExhausted, OnOverload, Period
+from tenants.core.snapshot import EngineKind, OnExhausted, OnOverload, Period, SoftLimit
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 MODEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
@@ -88,6 +88,7 @@ class Tier(Part):
     lane: Name
     allowed_lanes: Annotated[list[Name], Field(min_length=1)] | None = None  # only `lane`
     limits: Limits = Limits()
+    soft_limits: list[SoftLimit] = []  # rates that do not refuse while nobody waits
     budgets: list[Budget] = []
     on_overload: OnOverload = "queue"
     models: list[Annotated[str, Field(pattern=PATTERN)]] = ["*"]
@@ -177,6 +178,7 @@ class Tenant(Part):
     lane: Name | None = None
     allowed_lanes: Annotated[list[Name], Field(min_length=1)] | None = None
     limits: Limits = Limits()
+    soft_limits: list[SoftLimit] | None = None
     budgets: list[Budget] = []
     on_overload: OnOverload | None = None
     models: list[Annotated[str, Field(pattern=PATTERN)]] | None = None

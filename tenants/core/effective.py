@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal
 
 from tenants.core.document import Budget, Limits, Tenant, Tier
+from tenants.core.snapshot import SoftLimit
 
 Origin = Literal["tenant", "tier", "default"]
 LIMITS = tuple(Limits.model_fields)
@@ -37,6 +38,10 @@ def limits_of(tenant: Tenant, tier: Tier) -> dict[str, int | None]:
     return {
         name: getattr(tier.limits, name) if value is None else value for name, value in own.items()
     }
+
+
+def soft_limits_of(tenant: Tenant, tier: Tier) -> list[SoftLimit]:
+    return tier.soft_limits if tenant.soft_limits is None else tenant.soft_limits
 
 
 def budgets_of(tenant: Tenant, tier: Tier) -> list[Budget]:
@@ -70,6 +75,8 @@ def origins(tenant: Tenant, tier: Tier) -> dict[str, tuple[Any, Origin]]:
     note("models", patterns_of(tenant, tier), tenant.models is not None, "models" in said)
     overload = tenant.on_overload or tier.on_overload
     note("on_overload", overload, tenant.on_overload is not None, "on_overload" in said)
+    soft = tenant.soft_limits is not None
+    note("soft_limits", soft_limits_of(tenant, tier), soft, "soft_limits" in said)
     for name, value in limits_of(tenant, tier).items():
         own, given = (getattr(part.limits, name) is not None for part in (tenant, tier))
         note(f"limits.{name}", value, own, given)

@@ -16,6 +16,7 @@ from typing import Literal
 Period = Literal["minute", "hour", "day", "week", "month"]
 OnExhausted = Literal["reject", "demote", "alert"]
 OnOverload = Literal["queue", "demote", "reject"]
+SoftLimit = Literal["requests_per_minute", "tokens_per_minute"]
 EngineKind = Literal["vllm", "vllm-body", "sglang", "llamacpp", "llm-d", "openai"]
 
 NO_APPLICATION = ""  # what a key that is bound to no application counts under
@@ -141,6 +142,7 @@ class TenantPolicy:
     budgets: tuple[BudgetPolicy, ...]
     models: frozenset[str]  # pool names this tenant may use, patterns already resolved
     on_overload: OnOverload = "queue"
+    soft_limits: frozenset[SoftLimit] = frozenset()  # do not refuse while nobody waits
     timezone: str = "UTC"
     enabled: bool = True
     applications: Mapping[str, ApplicationPolicy] = field(

@@ -19,6 +19,12 @@ LIMITS = (
 )
 
 
+SOFT_LIMITS = [
+    ("requests_per_minute", "Requests a minute"),
+    ("tokens_per_minute", "Tokens a minute"),
+]
+
+
 class LaneForm(PartForm):
     name = forms.CharField(label="Name")
     rank = Whole(label="Rank", help_text="0 is served first.")
@@ -50,6 +56,13 @@ class LimitFields(PartForm):
     limits__max_queued = Whole(label="Queued at once", required=False)
     limits__max_input_tokens = Whole(label="Input tokens", required=False)
     limits__max_output_tokens = Whole(label="Output tokens", required=False)
+    soft_limits = forms.MultipleChoiceField(
+        label="Soft limits",
+        required=False,
+        choices=SOFT_LIMITS,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="They refuse only while others wait for the pool.",
+    )
 
 
 class TierForm(LimitFields):
@@ -73,7 +86,7 @@ class TierForm(LimitFields):
     sections: tuple[Section, ...] = (
         ("", "", ("name", "weight", "on_overload", "models")),
         ("Lanes", "", ("lane", "allowed_lanes")),
-        ("Limits", "Per tenant. Empty means unlimited.", LIMITS),
+        ("Limits", "Per tenant. Empty means unlimited.", (*LIMITS, "soft_limits")),
     )
 
     named_by = {"lane": "lanes", "allowed_lanes": "lanes"}
@@ -113,7 +126,7 @@ class TenantForm(LimitFields):
         ("", "", ("name", "tier", "timezone", "enabled")),
         ("Service", "Empty means: as in the tier.", ("weight", "on_overload", "models")),
         ("Lanes", "", ("lane", "allowed_lanes")),
-        ("Limits", "Empty means: as in the tier.", LIMITS),
+        ("Limits", "Empty means: as in the tier.", (*LIMITS, "soft_limits")),
     )
 
     named_by = {"tier": "tiers", "lane": "lanes", "allowed_lanes": "lanes"}

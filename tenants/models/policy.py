@@ -15,7 +15,7 @@ TOKENIZERS = ["estimate", "engine", "file"]
 
 
 class LimitColumns(models.Model):
-    """The hard limits; null is unlimited on a tier and inherited on a tenant."""
+    """The limits; null is unlimited on a tier and inherited on a tenant."""
 
     requests_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
     tokens_per_minute = models.PositiveBigIntegerField(null=True, blank=True)
@@ -23,6 +23,7 @@ class LimitColumns(models.Model):
     max_queued = models.PositiveBigIntegerField(null=True, blank=True)
     max_input_tokens = models.PositiveBigIntegerField(null=True, blank=True)
     max_output_tokens = models.PositiveBigIntegerField(null=True, blank=True)
+    soft_limits = models.JSONField(null=True, blank=True)  # names of rates
 
     class Meta:
         abstract = True

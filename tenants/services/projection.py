@@ -97,7 +97,7 @@ def _remove(
         in_policy=False, lane=None
     )
     left = {"in_policy": False, "tier": None, "lane": None, "weight": None, "on_overload": ""}
-    lists = {"allowed_lanes": None, "model_patterns": None}
+    lists = {"allowed_lanes": None, "model_patterns": None, "soft_limits": None}
     Tenant.objects.filter(in_policy=True).exclude(pk__in=_pks(tenants)).update(
         **left, **lists, **dict.fromkeys(LIMITS)
     )
@@ -123,6 +123,7 @@ def _tier(tier: doc.Tier, lanes: Rows) -> Row:
         "allowed_lanes": tier.allowed_lanes or [tier.lane],
         "model_patterns": tier.models,
         "on_overload": tier.on_overload,
+        "soft_limits": tier.soft_limits,
         **tier.limits.model_dump(),
     }
 
@@ -168,6 +169,7 @@ def _tenant(tenant: doc.Tenant, tiers: Rows, lanes: Rows) -> Row:
         "allowed_lanes": tenant.allowed_lanes,
         "model_patterns": tenant.models,
         "on_overload": tenant.on_overload or "",
+        "soft_limits": tenant.soft_limits,
         **tenant.limits.model_dump(),
     }
 

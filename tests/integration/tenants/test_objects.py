@@ -34,6 +34,12 @@ EDITS: list[tuple[Kind, str, dict[str, Any], list[str]]] = [
     ("tenant", "acme", {"budgets": []}, ["tenant acme: budgets.hourly: {"]),
     ("tenant", "bricks", {"enabled": False}, ["tenant bricks: enabled: True → False"]),
     ("tier", "gold", {"on_overload": "reject"}, ["tier gold: on_overload: queue → reject"]),
+    (
+        "tenant",
+        "acme",
+        {"soft_limits": ["tokens_per_minute"]},
+        ["tenant acme: soft_limits: unset → ['tokens_per_minute']"],
+    ),
     ("lane", "batch", {"rank": 7}, ["lane batch: rank: 2 → 7"]),
     ("pool", "demo-chat", {"capacity": "auto"}, ["pool demo-chat: capacity: {'max_running': 16"]),
     ("pool", "demo-chat", {"timeouts": {"idle": 9}}, ["pool demo-chat: timeouts.idle: 60 → 9"]),

@@ -110,3 +110,22 @@ def test_a_clock_that_steps_back_does_no_harm() -> None:
     assert state["lanes"]["standard"]["oldest_wait_s"] == 0.0
     assert world.core.expected_wait_s("chat", "standard") >= 0.0
     assert len(world.running) == 1
+
+
+def test_a_lane_is_backlogged_by_its_own_and_better_lanes_that_only_the_pool_holds_back() -> None:
+    lanes = tuple(LaneConfig(name, rank) for rank, name in enumerate(("top", "standard", "batch")))
+    world = World(config(pool(1), lanes=lanes, tenants={"bob": TenantConfig(1.0, 1)}))
+
+    def backlogged() -> list[str]:
+        return [lane.name for lane in lanes if world.core.backlogged("chat", lane.name)]
+
+    world.ask("bob")
+    assert backlogged() == []  # full, but nobody waits
+    world.ask("bob", lane="top")
+    assert backlogged() == []  # who waits is at its own limit
+    world.ask("alice", lane="batch")
+    assert backlogged() == ["batch"]
+    world.ask("alice")
+    assert backlogged() == ["standard", "batch"]
+    assert not world.core.backlogged("chat", "unknown")
+    assert not world.core.backlogged("unknown", "standard")

@@ -80,7 +80,7 @@ def test_model_patterns_are_resolved_to_pools(patterns: str, found: set[str]) ->
     ],
 )
 def test_a_tenants_soft_limits_replace_its_tiers(own: str, found: set[str]) -> None:
-    text = POLICY.replace("- name: free", "- name: free\n    soft_limits: [tokens_per_minute]")
+    text = POLICY.replace("name: free,", "name: free, soft_limits: [tokens_per_minute],")
     policy = read(text.replace("tier: free", f"tier: free{own}"))
     assert compile_snapshot(policy, [], 1, 1).tenants["bricks"].soft_limits == found
 
