@@ -18,7 +18,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 django.setup()
 
 
-def serve(round_number: str) -> None:
+def serve(round_number: str, file_bytes: str = "20000") -> None:
     from django.conf import settings
 
     from metering.journal import Journal
@@ -28,7 +28,7 @@ def serve(round_number: str) -> None:
     base = settings.FAIRLANE_DATA_DIR / "journal"
     budget_of = {budget.account: budget for budget in BUDGETS}.get
     recover(base, budget_of)
-    journal = Journal.start(base, "mortal", file_bytes=20_000)
+    journal = Journal.start(base, "mortal", file_bytes=int(file_bytes))
     writer = LedgerWriter(journal, budget_of, interval_s=0.005)
     writer.start()
     still_open = deque()
@@ -60,4 +60,4 @@ def report() -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[2]) if sys.argv[1] == "serve" else report()
+    serve(*sys.argv[2:]) if sys.argv[1] == "serve" else report()
