@@ -18,6 +18,7 @@ class Rig:
         self.endpoint = endpoint
         self.engine = Engine(profile)
         self.jobs: dict[str, Job] = {}
+        self.calls = 0  # stretches that were begun
         self._due: list[tuple[int, str, Job]] = []  # tick by which its output passes the estimate
         self._over: dict[str, Job] = {}  # those whose output has
 
@@ -30,6 +31,7 @@ class Rig:
     def begin(self, now: float) -> None:
         if self.engine.step is None and (self.engine.running or self.engine.waiting):
             self.engine.begin(now, UNTIL_CHANGE)
+            self.calls += 1
 
     def end(self) -> tuple[Outcome, list[Job]]:
         """Finish the step; returns the requests that are complete."""

@@ -145,8 +145,10 @@ class Simulation:
 
     def _time_out(self) -> None:
         for lane, jobs in self._patience.items():
-            deadline = self.now - self.scenario.lanes[lane].patience_s
-            while jobs and jobs[0].arrival.at <= deadline:
+            patience = self.scenario.lanes[lane].patience_s
+            while (
+                jobs and jobs[0].arrival.at + patience <= self.now
+            ):  # the sum that `_upcoming` has
                 job = jobs.popleft()
                 if self._policy.cancel(job.ticket.request_id):
                     self._leave(job)

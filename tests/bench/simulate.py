@@ -14,7 +14,7 @@ import pstats
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -35,6 +35,14 @@ COLUMNS = (
     "policy", "served", "refused", "gap max", "gap avg", "2U", "within", "diff max", "diff avg",
     "Jain", "tokens/s", "queue p50 s", "TTFT s", "response s",
 )  # fmt: skip
+MATRICES: dict[str, Callable[[Result], str]] = {
+    "Greatest gap, of 2U": lambda r: f"{r.gap_max / r.bound:.3f}",
+    "Mean gap, of 2U": lambda r: f"{r.gap_avg / r.bound:.3f}",
+    "Mean difference, units a second": lambda r: f"{r.difference_avg:.0f}",
+    "Tokens a second while requests came": lambda r: f"{r.tokens_per_s:.0f}",
+    "Mean response time, seconds": lambda r: f"{r.response_s.mean:.0f}",
+    "Refused": lambda r: f"{1 - r.ends.get('served', 0) / r.requests:.0%}",
+}
 PAPER = (
     "two-overloaded",
     "short-and-long",
@@ -93,21 +101,30 @@ def public(quick: bool) -> dict[str, list[Result]]:
     return found
 
 
-def prefixes(quick: bool) -> dict[str, list[Result]]:
+def mooncake(quick: bool) -> dict[str, list[Result]]:
     found = {}
     for name, limit in (("conversation", 4000), ("synthetic", 3000)):
         trace = read(TRACES / f"mooncake_fast25_{name}.jsonl").cut(600 if quick else limit, 1)
         title = f"mooncake-{name}, on two 70b-8xh100"
         found[title] = run(plain(trace, load("70b-8xh100"), endpoints=2), LOCAL)
+        show_cached(title, found[title])
+    return found
+
+
+def document_questions(quick: bool) -> dict[str, list[Result]]:
+    found = {}
     for endpoints in (2, 4):
         title = f"documents, on {endpoints} 8b-h100"
         trace = documents(20 * endpoints, 30 if quick else 100)
         found[title] = run(plain(trace, load("8b-h100"), endpoints), LOCAL)
-    for title, results in found.items():
-        show(title, results)
-        cached = "  ".join(f"{r.policy} {r.cached_tokens / r.prompt_tokens:.1%}" for r in results)
-        print(f"\nPrompt tokens found in a cache: {cached}")
+        show_cached(title, found[title])
     return found
+
+
+def show_cached(title: str, results: list[Result]) -> None:
+    show(title, results)
+    cached = "  ".join(f"{r.policy} {r.cached_tokens / r.prompt_tokens:.1%}" for r in results)
+    print(f"\nPrompt tokens found in a cache: {cached}", flush=True)
 
 
 def documents(per_second: float, seconds: float) -> Trace:
@@ -122,6 +139,16 @@ def documents(per_second: float, seconds: float) -> Trace:
             Arrival(at, f"tenant-{tenant}", prompt, output, blocks=blocks, block_tokens=64)
         )
     return Trace("documents", tuple(arrivals))
+
+
+def matrix(title: str, results: dict[str, list[Result]], cell: Callable[[Result], str]) -> None:
+    """Policies down, workloads across."""
+    print(f"\n### {title}\n")
+    by_name = [{result.policy: cell(result) for result in found} for found in results.values()]
+    names = list(dict.fromkeys(name for one in by_name for name in one))
+    heads = ["policy", *(title.split(",")[0] for title in results)]
+    rows = [[name, *(one.get(name, "") for one in by_name)] for name in names]
+    print("\n".join(table.markdown([heads, *rows])), flush=True)
 
 
 def costs(results: dict[str, list[Result]]) -> None:
@@ -225,8 +252,16 @@ def part_of(file: str) -> str:
 def main() -> None:
     quick = "--quick" in sys.argv
     if "speed" not in sys.argv:
-        results = paper(quick) | public(quick)
-        local = prefixes(quick)
+        results = paper(quick)
+        local = {}
+        if TRACES.is_dir():
+            results |= public(quick)
+            local |= mooncake(quick)
+        else:
+            print(f"\nNo {TRACES} (FAIRLANE_TRACES): without the public traces.")
+        local |= document_questions(quick)
+        for title, cell in MATRICES.items():
+            matrix(title, results, cell)
         costs(results | local)
         locality(local)
     speed(quick)

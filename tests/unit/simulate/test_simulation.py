@@ -103,6 +103,18 @@ def test_who_waits_past_the_lane_s_patience_is_sent_away() -> None:
     assert outcome.queue_s.most <= 5.0
 
 
+@pytest.mark.parametrize("patience", [0.1, 1 / 3, 3.7])
+def test_no_moment_is_too_odd_to_give_up_at(patience: float) -> None:
+    """Sums and differences of times round differently; waiting for the one that never comes is
+    waiting for ever."""
+    arrivals = [asks("alice", 0.1 * k + 1 / (k + 3), output=150) for k in range(60)]
+    scenario, placed = plain(trace(*arrivals), SMALL)
+    lanes = {LANE: LaneRun(patience_s=patience)}
+    outcome = run((Scenario(scenario.scheduler, scenario.pools, lanes), placed))
+    assert sum(outcome.ends.values()) == 60
+    assert outcome.ends["timed out"] > 0
+
+
 def test_weights_divide_what_two_overloaded_tenants_get() -> None:
     outcome = run(OVERLOAD, profile=A10G, weights={"alice": 1.0, "bob": 3.0})
     assert service_of(outcome, "bob") / service_of(outcome, "alice") == pytest.approx(3, rel=0.15)
