@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -27,7 +26,7 @@ from gateway.exchange import Exchange, HungUp
 from gateway.governor import AdmissionRefused, Governor, Overloaded
 from gateway.identity import Identity, identify, identity_of
 from gateway.relay import Relay, own_headers
-from gateway.run import Run
+from gateway.run import Run, new_request_id
 from gateway.upstream.engines import EngineFailed, Engines, Response
 from gateway.wire import headers as wire_headers
 from gateway.wire.headers import Asked
@@ -66,7 +65,7 @@ class Calls:
 
     async def serve(self, kind: Kind, exchange: Exchange) -> None:
         run = Run(
-            request_id=os.urandom(16).hex(),
+            request_id=new_request_id(),
             at=datetime.now(UTC),
             began=time.monotonic(),
             snapshot=self.snapshot,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from operator import attrgetter
 from typing import Any
 
@@ -52,6 +52,7 @@ ADD_TO_WINDOW = (
     "VALUES (%s, %s, %s, %s) ON CONFLICT (account, window_start, window_end) "
     "DO UPDATE SET used = metering_budgetwindow.used + excluded.used"
 )
+MINUTE = timedelta(minutes=1)
 TOUCH_MINUTE = "INSERT INTO metering_touchedminute (minute) VALUES (%s)"
 
 _values = attrgetter(*FIELDS)
@@ -132,7 +133,13 @@ def _window(policy: BudgetPolicy | None, at: datetime) -> Window | None:
 
 
 def _touch_minutes(records: Sequence[UsageRecord]) -> None:
-    minutes = {record.at.replace(second=0, microsecond=0) for record in records}
+    minutes = set()
+    start = end = datetime.min.replace(tzinfo=UTC)
+    for record in records:
+        if not start <= record.at < end:
+            start = record.at.replace(second=0, microsecond=0)
+            end = start + MINUTE
+            minutes.add(start)
     if minutes:
         when = connection.ops.adapt_datetimefield_value
         with connection.cursor() as cursor:

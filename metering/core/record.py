@@ -21,7 +21,7 @@ FinishReason = Literal[
 ]
 
 
-class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=False):
+class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Field names and meanings are the contract's. `cost` is service units, never money."""
 
     request_id: str

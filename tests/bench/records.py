@@ -13,7 +13,6 @@ import os
 import shutil
 import statistics
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -31,6 +30,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.db import connection
 
+from gateway.run import new_request_id
 from metering.core.accounts import LocalAccounts
 from metering.core.hold import Admitted, Hold
 from metering.core.record import UsageRecord
@@ -60,7 +60,7 @@ def requests(count: int) -> list[tuple[OpenEntry, UsageRecord]]:
     at = datetime.now(UTC)
     made = []
     for _ in range(count):
-        name = uuid.uuid4().hex
+        name = new_request_id()
         opened = OpenEntry(request_id=name, at=at, estimated_cost=200.0, **COMMON)
         ended = UsageRecord(
             request_id=name, at=at, cost=240.0, queue_ms=1.5, ttft_ms=12.3, e2e_ms=500.2, **COMMON
