@@ -16,3 +16,15 @@ show(
     hidden=SKETCHES,
 )
 show(models.GatewaySample, ("gateway", "at"), ("gateway",))
+show(
+    models.Correction,
+    ("made_at", "account", "at", "units", "counter", "actor", "reason"),
+    ("account", "actor"),
+)
+show(
+    models.Alert,
+    ("kind", "subject", "first_at", "last_at", "count", "resolved_at"),
+    ("kind", "subject"),
+)
+show(models.GatewayCheck, ("gateway", "at", "whole_since"), ("gateway",))
+show(models.Learnt, ("name", "at"), ("name",))

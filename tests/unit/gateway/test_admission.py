@@ -148,6 +148,14 @@ def test_budgets_of_key_application_and_tenant_all_hold() -> None:
     ]
 
 
+def test_the_ledger_counts_for_sustained_budgets_only() -> None:
+    burst = {"name": "burst", "kind": "burst", "cost": 9, "refill_per_second": 1}
+    daily = {"name": "daily", "kind": "sustained", "cost": 9, "period": "day"}
+    made = plan(snapshot(alice={"budgets": [burst, daily]}))
+    assert [budget.name for budget in made.hold.budgets] == ["burst", "daily"]
+    assert made.accounts == ("tenant:alice/daily",)
+
+
 def test_a_demoted_call_goes_to_the_lowest_lane_that_its_tenant_may_use() -> None:
     assert plan(snapshot()).lowest.name == "batch"
     two = snapshot(alice={"allowed_lanes": ["standard", "critical"]})
