@@ -7,6 +7,7 @@ import pytest
 from metering.core.predictor import OutputPredictor
 from scheduling.simulate.figures import result
 from scheduling.simulate.policies import POLICIES, Entry, entry
+from scheduling.simulate.policies.counters import FairServe
 from scheduling.simulate.policies.locality import Deficit
 from scheduling.simulate.scenario import plain
 from scheduling.simulate.simulation import Simulation
@@ -139,6 +140,17 @@ def test_fairserve_refuses_only_when_overloaded_and_never_in_mid_interaction() -
     made.run()
     ends = {job.arrival.interaction: job.end for job in made.jobs[-2:]}
     assert ends == {"job": "served", "other": "refused"}
+
+
+def test_fairserve_counts_in_usual_requests_so_that_long_ones_are_no_fault() -> None:
+    unlimited = Entry(
+        "fs", "", "predicted", lambda config, cached: FairServe(config, cached, 10**6)
+    )
+    placed = plain(SHORT_AND_LONG, A10G)
+    made = Simulation(*placed, unlimited, OutputPredictor())
+    counted = result(made, made.run())
+    assert counted.jain < 0.85
+    assert run(SHORT_AND_LONG, profile=A10G).jain > 0.99
 
 
 def test_the_longest_prefix_goes_first() -> None:
