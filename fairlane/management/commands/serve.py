@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ from django.db.migrations.executor import MigrationExecutor
 from fairlane.children import Children
 
 ROLES = ("all", "gateway", "console")
+ON_ITS_WAY_S = 0.2
 
 
 class Command(BaseCommand):
@@ -83,12 +85,19 @@ def worker_command() -> list[str]:
 
 
 class DrainingServer(uvicorn.Server):
-    """Tells the gateway that it is to stop before connections are waited for, not after."""
+    """Tells the gateway that it is to stop before connections are waited for, not after.
+
+    A connection that was taken on, but whose request is still on its way, counts as idle for
+    uvicorn, which closes those at once: it gets a moment, once nobody new is let in.
+    """
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         from fairlane.asgi import application
 
         application.drain()
+        for listener in self.servers:
+            listener.close()
+        await asyncio.sleep(ON_ITS_WAY_S)
         await super().shutdown(sockets)
 
 
