@@ -17,6 +17,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from fairlane.children import Children
+from fairlane.http import BoundedHttp
 
 ROLES = ("all", "gateway", "console")
 ON_ITS_WAY_S = 0.2
@@ -107,7 +108,7 @@ def serve(host: str, port: int) -> None:
         host=host,
         port=port,
         loop="uvloop",
-        http="httptools",
+        http=BoundedHttp,
         lifespan="on",
         access_log=False,
         log_config=None,

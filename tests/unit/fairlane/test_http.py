@@ -1,0 +1,105 @@
+"""What a connection may send before anybody knows who is asking: bounded in bytes and in time."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+import uvicorn
+
+from fairlane import http
+from fairlane.http import HEAD_BYTES, BoundedHttp
+
+START = b"POST / HTTP/1.1\r\nHost: x\r\n"
+CHUNKED = START + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
+PATIENCE_S = 10.0
+
+
+async def app(scope: Any, receive: Any, send: Any) -> None:
+    """Answers with the length of what it was sent, after the seconds that the path names."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        size += len(message.get("body", b""))
+        more = message.get("more_body", False)
+    await asyncio.sleep(float(scope["path"][1:] or 0))
+    answer = b"%d" % size
+    headers = [(b"content-length", b"%d" % len(answer))]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": answer})
+
+
+@asynccontextmanager
+async def served() -> AsyncIterator[int]:
+    config = uvicorn.Config(app, port=0, http=BoundedHttp, lifespan="off", log_config=None)
+    server = uvicorn.Server(config)
+    serving = asyncio.create_task(server._serve())
+    while not server.started:
+        await asyncio.sleep(0.01)
+    yield server.servers[0].sockets[0].getsockname()[1]
+    server.should_exit = True
+    await serving
+
+
+async def told(*pieces: bytes, pause_s: float = 0.0) -> bytes:
+    """What comes back until the server closes the connection."""
+    async with served() as port, asyncio.timeout(PATIENCE_S):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+                await asyncio.sleep(pause_s)
+            return await reader.read()
+        except ConnectionError:
+            return b"reset"
+        finally:
+            writer.close()
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [START + b"X-Long: ", *[b"a" * HEAD_BYTES] * 200],
+        [START, *[b"X-Many: b\r\n" * 6000] * 20],
+        [b"GET /", *[b"a" * HEAD_BYTES] * 200],
+        [b"\r\n" * HEAD_BYTES] * 20,
+        [CHUNKED + b"X-Trailer: ", *[b"a" * HEAD_BYTES] * 200],
+    ],
+    ids=["one header", "many headers", "an address", "empty lines", "a trailer"],
+)
+async def test_a_head_that_never_ends_is_cut_off_at_once(pieces: list[bytes]) -> None:
+    began = time.monotonic()
+    answer = await told(*pieces)
+    assert answer == b"reset" or answer.startswith(b"HTTP/1.1 400 ")
+    assert time.monotonic() - began < 2
+
+
+async def test_a_large_head_within_the_bound_and_a_larger_body_pass() -> None:
+    head = START + b"X-Long: " + b"a" * (HEAD_BYTES - 100) + b"\r\nConnection: close\r\n"
+    body = b"b" * (4 * HEAD_BYTES)
+    answer = await told(head + b"Content-Length: %d\r\n\r\n" % len(body), body)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\n%d" % len(body))
+
+
+@pytest.mark.parametrize("pieces", [[], [START], [b"P", b"O", b"S", b"T", b" ", b"/"]])
+async def test_a_head_that_does_not_come_loses_its_connection(
+    pieces: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http, "HEAD_SECONDS", 0.2)
+    assert await told(*pieces, pause_s=0.02) == b""
+
+
+async def test_a_body_may_take_longer_and_so_may_an_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(http, "HEAD_SECONDS", 0.1)
+    slow = b"POST /0.5 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\n"
+    answer = await told(slow + b"a", b"bc", b"d\r\n", pause_s=0.2)
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert answer.endswith(b"\r\n\r\n4")
