@@ -200,11 +200,13 @@ def _sequences(kind: Kind, body: dict[str, Any]) -> int:
 
 
 def _max_output(kind: Kind, body: dict[str, Any]) -> int | None:
-    old = _whole(body, "max_tokens", 0, MAX_OUTPUT_TOKENS)
     if kind == "completions":
-        return old
-    new = _whole(body, "max_completion_tokens", 0, MAX_OUTPUT_TOKENS)
-    return old if new is None else new
+        return _whole(body, "max_tokens", 0, MAX_OUTPUT_TOKENS)
+    # Of two that differ vLLM follows the newer, SGLang the older: no engine must get more than was
+    # judged. Each takes 0 in one of them for "no limit".
+    names = ("max_tokens", "max_completion_tokens")
+    given = [_whole(body, name, 1, MAX_OUTPUT_TOKENS) for name in names]
+    return max((value for value in given if value is not None), default=None)
 
 
 def _whole(body: dict[str, Any], name: str, least: int, most: int) -> int | None:

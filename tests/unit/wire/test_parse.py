@@ -77,6 +77,8 @@ def test_what_is_not_a_json_object_is_refused(body: bytes) -> None:
         ({"max_tokens": "10"}, "max_tokens"),
         ({"max_tokens": 10**30}, "max_tokens"),
         ({"max_completion_tokens": 0.5}, "max_completion_tokens"),
+        ({"max_completion_tokens": 0}, "max_completion_tokens"),  # vLLM: no limit
+        ({"max_tokens": 0}, "max_tokens"),  # SGLang: no limit
         ({"stream": "yes"}, "stream"),
         ({"stream": 1}, "stream"),
         ({"stream": True, "stream_options": []}, "stream_options"),
@@ -118,8 +120,9 @@ def test_null_means_not_given() -> None:
     assert (call.n, call.max_output_tokens, call.stream) == (1, None, False)
 
 
-def test_the_newer_output_limit_wins() -> None:
-    assert chat(max_tokens=100, max_completion_tokens=7).max_output_tokens == 7
+def test_the_larger_output_limit_counts_as_engines_differ_in_which_they_follow() -> None:
+    assert chat(max_tokens=100, max_completion_tokens=7).max_output_tokens == 100
+    assert chat(max_tokens=7, max_completion_tokens=100).max_output_tokens == 100
     assert chat(max_tokens=100).max_output_tokens == 100
     assert completion(max_tokens=9, max_completion_tokens=1).max_output_tokens == 9
 
