@@ -60,8 +60,8 @@ class SlidingWindow:
         return max(0.0, wait)
 
     def reset_s(self, now: float) -> float:
-        """Seconds until the window is empty."""
-        return max(0.0, self._newest() + SPAN - now) if self._slots else 0.0
-
-    def _newest(self) -> int:
-        return next(reversed(self._slots))
+        """Seconds until the window is empty; what was given back leaves nothing to wait for."""
+        for slot in reversed(self._slots):
+            if self._slots[slot]:
+                return max(0.0, slot + SPAN - now)
+        return 0.0

@@ -79,3 +79,13 @@ def test_reset_tells_when_the_window_is_empty():
     assert window.reset_s(9.25) == pytest.approx(60.75)
     window.advance(9.25 + window.reset_s(9.25))
     assert window.total == 0
+
+
+def test_what_was_given_back_leaves_nothing_to_wait_for():
+    window = SlidingWindow()
+    first = window.add(5.0, 10)
+    second = window.add(30.0, 7)
+    window.correct(second, -7)
+    assert window.reset_s(31.0) == first + SPAN - 31.0
+    window.correct(first, -10)
+    assert window.reset_s(31.0) == 0
