@@ -81,7 +81,7 @@ class Gateway:
         self.cuts = Cuts(self.name, self.journal, self.accounts)
         self._assemble(snapshot)
         self.budget_of = PolicyBudgets(lambda: self.snapshot)
-        self.writer = LedgerWriter(self.journal, PolicyBudgets(lambda: self.snapshot))
+        self.writer = LedgerWriter(self.journal, self.budget_of)
         self.writer.start()
         self._apply(snapshot)
         self._tasks = [
@@ -151,6 +151,7 @@ class Gateway:
         """One step, without an await: no request sees half of it."""
         assert self.calls is not None
         self.calls.snapshot = snapshot
+        self.budget_of.note()
         self.scheduler.configure(scheduler_config(snapshot))
         for name in self.engines.configure(snapshot):
             log.error("an engine's key is not in the environment", variable=name)

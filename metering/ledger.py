@@ -41,18 +41,26 @@ log = structlog.get_logger(__name__)
 
 class PolicyBudgets:
     """The budget of an account under the policy of the moment. A sustained one that was removed is
-    remembered: requests that were let in under it still end."""
+    remembered: requests that were let in under it still end. Safe from threads."""
 
     def __init__(self, policy: Callable[[], PolicySnapshot]) -> None:
         self._policy = policy
+        self._mutex = threading.Lock()
         self._indexed: PolicySnapshot | None = None
         self._index: dict[str, BudgetPolicy] = {}
 
+    def note(self) -> None:
+        """Call it for each policy that comes into force: by the time that the first record let in
+        under it is written, another may have taken its place."""
+        with self._mutex:
+            snapshot = self._policy()
+            if snapshot is not self._indexed:
+                past = {a: b for a, b in self._index.items() if b.period is not None}
+                self._index, self._indexed = {**past, **budget_index(snapshot)}, snapshot
+
     def __call__(self, account: str) -> BudgetPolicy | None:
-        snapshot = self._policy()
-        if snapshot is not self._indexed:
-            past = {a: b for a, b in self._index.items() if b.period is not None}
-            self._index, self._indexed = {**past, **budget_index(snapshot)}, snapshot
+        if self._policy() is not self._indexed:
+            self.note()
         return self._index.get(account)
 
 

@@ -152,6 +152,24 @@ def test_a_removed_budget_still_counts_what_was_let_in_under_it():
     assert differences() == []
 
 
+def test_a_budget_counts_that_was_gone_before_its_first_record_was_written():
+    from metering.ledger import PolicyBudgets
+    from tenants.selectors import load_snapshot
+    from tests.integration.metering.records import ended, record
+
+    now = [load_snapshot()]
+    budget_of = PolicyBudgets(lambda: now[0])
+    budget_of.note()  # as the gateway does; nothing is written under this policy yet
+    document = builders.policy()
+    document["tiers"][0]["budgets"] = []
+    builders.apply_policy(document, "no budgets")
+    now[0] = load_snapshot()
+    budget_of.note()
+    store.save([ended(record(cost=9.0, at=AT, accounts=(ACME,)))], budget_of)
+    builders.apply_policy(builders.policy(), "budgets again")
+    assert (used(), differences()) == (9, [])
+
+
 def test_windows_whose_records_are_gone_are_not_judged(settings):
     long_ago = AT - timedelta(days=settings.FAIRLANE_KEEP_RECORDS_DAYS + 1)
     save(10.0, at=long_ago)
