@@ -24,6 +24,7 @@ from gateway.wire.stream import StreamMeter
 from gateway.wire.usage import finish_reason, read_body
 
 DONE = b"data: [DONE]\n\n"
+MAX_ANSWER_BYTES = 64 * 2**20  # of a whole answer, which is held until it is complete
 CHARGE_EVERY_TOKENS = 32  # past the expectation
 UNREAD_S = 0.1  # past the deadline: where the engine is late, its own timer speaks first
 
@@ -53,6 +54,8 @@ class Relay:
         """Raises:
         ApiError: the answer failed before any of it was sent.
         """
+        if is_compressed(response):
+            raise ApiError(Outcome.ENGINE_ERROR, "The engine compressed its answer, unasked.")
         self._run.answering = True
         kind = content_type(response)
         self._exchange.expect_read_by(self._deadline + UNREAD_S)
@@ -63,9 +66,14 @@ class Relay:
 
     async def _whole(self, response: Response) -> None:
         parts: list[bytes] = []
+        size = 0
         try:
             async for part in self._pieces(response, first_s=None):
                 parts.append(part)
+                size += len(part)
+                if size > MAX_ANSWER_BYTES:
+                    limit = f"more than {MAX_ANSWER_BYTES} bytes"
+                    raise ApiError(Outcome.ENGINE_ERROR, f"The engine's answer has {limit}.")
         except TransportError as error:
             raise failure(error) from error
         body = b"".join(parts)
@@ -148,9 +156,18 @@ class Relay:
 
 
 def content_type(response: Response) -> bytes:
+    return header(response, b"content-type")
+
+
+def is_compressed(response: Response) -> bool:
+    """It could not be metered, and its caller would not be told how to read it."""
+    return header(response, b"content-encoding") not in (b"", b"identity")
+
+
+def header(response: Response, wanted: bytes) -> bytes:
     """httpx's own look-up guesses an encoding for all headers first."""
     raw = response.headers.raw
-    return next((value.lower() for name, value in raw if name.lower() == b"content-type"), b"")
+    return next((value.lower() for name, value in raw if name.lower() == wanted), b"")
 
 
 def own_headers(run: Run) -> Headers:

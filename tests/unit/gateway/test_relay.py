@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+
 import httpx
 import pytest
 
+from gateway import relay
 from tests.unit.gateway.cast import A, snapshot
 from tests.unit.gateway.world import SSE, Stream, World, full_stream, streamed, whole
 from tests.unit.wire.frames import DONE, counts, event, finish, role, token, usage
@@ -166,6 +169,25 @@ async def test_a_whole_answer_that_says_nothing_of_usage_is_estimated() -> None:
     record = world.record
     assert (record.usage_source, record.finish_reason) == ("estimated", "length")
     assert record.cost == record.estimated_cost > 0
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_a_compressed_answer_is_no_answer_as_nobody_could_read_it(stream: bool) -> None:
+    world = World(snapshot(pool=ALONE))
+    headers = {"content-type": "application/json", "content-encoding": "gzip"}
+    squeezed = Stream(gzip.compress(b"{}"))
+    caller = await world.ask(httpx.Response(200, headers=headers, stream=squeezed), stream=stream)
+    assert (caller.status, caller.error["code"]) == (502, "engine_error")
+    assert (world.record.cost, squeezed.is_closed, world.is_empty) == (0, True, True)
+
+
+async def test_a_whole_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay, "MAX_ANSWER_BYTES", 100)
+    world = World(snapshot(pool=ALONE))
+    stream = Stream(*[b"x" * 60] * 2, then="wait")
+    caller = await world.ask(httpx.Response(200, stream=stream))
+    assert (caller.status, caller.error["code"]) == (502, "engine_error")
+    assert (stream.is_closed, world.is_empty) == (True, True)
 
 
 async def test_what_streams_past_the_expectation_is_charged_as_it_comes() -> None:
