@@ -7,6 +7,7 @@ the same.
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import secrets
@@ -18,7 +19,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import django
 from django.core.management import call_command
@@ -40,11 +41,14 @@ def main() -> None:
     port = given_port()
     prepare_environment()
     django.setup()
+    claim = only_one_here()  # kept open, and with it the lock, until this process ends
     call_command("migrate", verbosity=0)
     engines = engine_ports()
     notes = load_notes() or first_start()
     point_pool_at(engines)
-    serve(port, engines, lambda: announce(port, notes, engines))
+    status = serve(port, engines, lambda: announce(port, notes, engines))
+    claim.close()
+    sys.exit(status)
 
 
 def given_port() -> int:
@@ -81,6 +85,20 @@ def data_dir() -> Path:
 
     folder: Path = settings.FAIRLANE_DATA_DIR
     return folder
+
+
+def only_one_here() -> IO[str]:
+    """A second one on the same data would take the demo pool to its own engines and, at its end,
+    leave the first with none."""
+    claim = (data_dir() / "quickstart.lock").open("w")
+    try:
+        fcntl.flock(claim, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(
+            f"fairlane: another `make run` works on {data_dir()}; stop it, or give this one a "
+            "folder of its own: FAIRLANE_DATA_DIR=/tmp/another PORT=9999 make run"
+        )
+    return claim
 
 
 def load_notes() -> dict[str, Any] | None:
@@ -170,7 +188,7 @@ def announce(port: int, notes: dict[str, Any], engines: list[int]) -> None:
     sys.stdout.flush()
 
 
-def serve(port: int, engines: list[int], ready: Callable[[], None]) -> None:
+def serve(port: int, engines: list[int], ready: Callable[[], None]) -> int:
     """Engines beside `serve`; whichever way this ends, they end too."""
     children = Children()
     for engine in engines:
@@ -187,7 +205,11 @@ def serve(port: int, engines: list[int], ready: Callable[[], None]) -> None:
         status = serving.wait()
     finally:
         children.stop()
-    sys.exit(status)
+    if status < 0:
+        name = signal.Signals(-status).name
+        sys.stderr.write(f"fairlane: `serve` was ended by {name}, and all of it with it\n")
+        return 128 - status
+    return status
 
 
 def wait_until_ready(port: int, serving: subprocess.Popen[bytes]) -> bool:

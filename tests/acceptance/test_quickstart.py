@@ -48,6 +48,17 @@ def test_what_it_prints_works_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
         assert answer.status_code == 200, answer.text
         live = httpx.get(f"{base}/api/v1/live/", headers={"Authorization": f"Token {token[1]}"})
         assert live.status_code == 200, live.text
+        second = subprocess.run(
+            [sys.executable, "-m", "fairlane.quickstart"],
+            cwd=ROOT,
+            env={**os.environ, **own, "PORT": str(free_port())},
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_S,
+            check=False,
+        )
+        assert second.returncode == 1
+        assert f"another `make run` works on {tmp_path}" in second.stderr
         family = psutil.Process(running.pid).children(recursive=True)
         assert len(family) >= 4  # two engines, serve, worker
         os.killpg(running.pid, signal.SIGINT)
