@@ -39,7 +39,10 @@ class ActionCommand(BaseCommand):
             act(options)
         except PolicyRefused as refused:
             self.refuse_issues(refused, options)
-        except (Conflict, NotFound, NotAllowed, OSError, UnicodeDecodeError) as error:
+        except OSError as error:
+            known = error.filename and error.strerror
+            self.refuse(f"{error.filename}: {error.strerror}" if known else str(error), options)
+        except (Conflict, NotFound, NotAllowed, UnicodeDecodeError) as error:
             self.refuse(str(error), options)
         except DatabaseError as error:
             self.refuse(f"the database is not ready (manage.py migrate): {error}", options)

@@ -10,6 +10,8 @@ from tenants import selectors, services
 from tenants.management.shell import ActionCommand, actor, change_arguments
 from tenants.models import ApiKey
 
+KEY_ID = "such as q86zyefi2xrm, also as `keys list` shows it: fl_q86zyefi2xrm_…"
+
 
 class Command(ActionCommand):
     help = "API keys: create, list, rotate, revoke. A secret is printed once and stored nowhere."
@@ -31,12 +33,14 @@ class Command(ActionCommand):
         parser.add_argument("--tenant")
 
     def rotate_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("key_id", metavar="KEY_ID")
-        parser.add_argument("--grace-hours", type=float, default=0)
+        parser.add_argument("key_id", metavar="KEY_ID", help=KEY_ID)
+        parser.add_argument(
+            "--grace-hours", type=float, default=0, help="how long the old secret works on"
+        )
         change_arguments(parser)
 
     def revoke_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("key_id", metavar="KEY_ID")
+        parser.add_argument("key_id", metavar="KEY_ID", help=KEY_ID)
         change_arguments(parser)
 
     def create(self, options: dict[str, Any]) -> None:
@@ -52,7 +56,7 @@ class Command(ActionCommand):
 
     def rotate(self, options: dict[str, Any]) -> None:
         key, secret = services.rotate_key(
-            options["key_id"],
+            key_id(options),
             options["grace_hours"],
             actor=actor(options),
             reason=options["reason"],
@@ -60,7 +64,7 @@ class Command(ActionCommand):
         self._told_once(key, secret, options)
 
     def revoke(self, options: dict[str, Any]) -> None:
-        key = services.revoke_key(options["key_id"], actor=actor(options), reason=options["reason"])
+        key = services.revoke_key(key_id(options), actor=actor(options), reason=options["reason"])
         if options["json"]:
             self.emit(described(key))
         else:
@@ -84,6 +88,11 @@ class Command(ActionCommand):
         else:
             self.emit_indented(said)
             self.stderr.write("Keep the key now: it is not shown again.")
+
+
+def key_id(options: dict[str, Any]) -> str:
+    given: str = options["key_id"]
+    return given.split("_")[1] if given.startswith("fl_") else given
 
 
 def described(key: ApiKey) -> dict[str, Any]:
