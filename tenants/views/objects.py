@@ -182,8 +182,13 @@ def inherited(document: Document, kind: Kind, name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for field, (value, origin) in origins(tenant, tier).items():
         if origin != "tenant" and field not in ("timezone", "enabled"):
-            text = ", ".join(value) if isinstance(value, list) else value
-            found[field.replace(".", "__")] = (
-                f"{'unlimited' if text is None else text}, from {origin}"
-            )
+            found[field.replace(".", "__")] = f"{_shown(value)}, from {origin}"
     return found
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, list):
+        return ", ".join(value) or "none"
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return "unlimited" if value is None else str(value)
