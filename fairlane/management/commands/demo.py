@@ -28,7 +28,7 @@ MIXES: tuple[tuple[tuple[Shape, int], ...], ...] = (
     ((CONTEXT, 4), (CHAT, 2)),
     ((WRITING, 4),),
 )
-NOISY_USERS = 24
+NOISY_USERS = 40
 NOISY_BEGINS_AT = 1 / 3
 KEY_IN_FORCE_S = 1.5  # the gateway promises one second
 
