@@ -20,6 +20,7 @@ from msgspec.structs import replace
 
 from gateway import admission, errors, metrics
 from gateway.alerting import BudgetAlerts
+from gateway.counting import PromptCounter
 from gateway.errors import ApiError, Outcome
 from gateway.estimates import Estimates
 from gateway.exchange import Exchange, HungUp
@@ -35,7 +36,7 @@ from metering.core.cost import service_cost
 from metering.core.record import UsageRecord
 from metering.journal import Journal, OpenEntry
 from scheduling.seam import NotGranted
-from tenants.core.snapshot import PolicySnapshot
+from tenants.core.snapshot import LanePolicy, PolicySnapshot, PoolPolicy
 
 GOODBYE_S = 0.5  # for a caller that may not be reading
 
@@ -57,6 +58,7 @@ class Calls:
         self.snapshot = snapshot
         self.waiting: dict[str, Run] = {}
         self.alerts = BudgetAlerts()
+        self.counter = PromptCounter(estimates, engines)
         self._governor = governor
         self._engines = engines
         self._estimates = estimates
@@ -113,8 +115,14 @@ class Calls:
         call = parse(kind, await exchange.body(self._max_body_bytes))
         self._identify_again(run)
         assert run.who is not None
-        bound = self._plan(run, run.who, call, asked)
         exchange.watch()
+        pool, lane = self._find(run, run.who, call, asked)
+        prompt = self.counter.estimate(pool, call)
+        if pool.tokenizer.kind != "estimate":
+            prompt = await self.counter.count(pool, run.who, call, prompt)
+            self._identify_again(run)
+            pool, lane = self._find(run, run.who, call, asked)
+        bound = self._plan(run, run.who, call, pool, lane, prompt)
         await self._wait_for_place(run)
         response = await self._ask(run, call, asked, bound)
         try:
@@ -142,8 +150,10 @@ class Calls:
             run.snapshot = self.snapshot
             run.who = identity_of(run.snapshot, run.who.digest, datetime.now(UTC))
 
-    def _plan(self, run: Run, who: Identity, call: ParsedCall, asked: Asked) -> int | None:
-        """Every check that needs no counter; returns the output bound that policy puts in."""
+    def _find(
+        self, run: Run, who: Identity, call: ParsedCall, asked: Asked
+    ) -> tuple[PoolPolicy, LanePolicy]:
+        """Where the call goes, if it may go there at all."""
         run.model, run.interaction = call.model, asked.interaction
         admission.check_tenant(who.tenant)
         pool = admission.find_pool(run.snapshot, who.tenant, call.model)
@@ -151,7 +161,18 @@ class Calls:
         self._engines.check_usable(pool)
         lane = admission.find_lane(run.snapshot, who, asked.lane)
         run.lane = lane.name
-        prompt = self._estimates.prompt_tokens(pool.model, call)
+        return pool, lane
+
+    def _plan(
+        self,
+        run: Run,
+        who: Identity,
+        call: ParsedCall,
+        pool: PoolPolicy,
+        lane: LanePolicy,
+        prompt: int,
+    ) -> int | None:
+        """The checks of its size, and its plan; returns the output bound that policy puts in."""
         admission.check_input(who.tenant, prompt)
         ceiling = admission.output_ceiling(who.tenant, call.max_output_tokens)
         run.plan = admission.make_plan(

@@ -24,7 +24,7 @@ class Estimates:
 
     def prompt_tokens(self, model: str, call: ParsedCall) -> int:
         text = self.prompt.estimate(model, call.prompt_bytes) if call.prompt_bytes else 0
-        return max(1, text + call.prompt_tokens + call.media * MEDIA_TOKENS)
+        return max(1, text + beside_text(call))
 
     def of(
         self, application: str, model: str, call: ParsedCall, prompt: int, ceiling: int | None
@@ -46,3 +46,8 @@ class Estimates:
         self.output.observe(application, model, run.usage.completion // call.choices)
         if not call.media:
             self.prompt.observe(model, call.prompt_bytes, run.usage.prompt - call.prompt_tokens)
+
+
+def beside_text(call: ParsedCall) -> int:
+    """Prompt tokens that are not of its text. What a chat template adds is in the learnt ratio."""
+    return call.prompt_tokens + call.media * MEDIA_TOKENS

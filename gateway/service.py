@@ -13,7 +13,7 @@ import gc
 import os
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -140,6 +140,8 @@ class Gateway:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.prober.aclose()
         await self.client.aclose()
+        if self.calls is not None:
+            self.calls.counter.close()
         await asyncio.to_thread(self.writer.stop, 10.0)
         with suppress(Exception):  # it is in the way of no stop
             await self._remember()
@@ -165,6 +167,8 @@ class Gateway:
                 metrics.endpoint_up.labels(pool.model, endpoint.url).set(up)
             if self._learnt.get(pool.model) != pool.endpoints:
                 self._learn(pool)
+        if self.calls.counter.wants(snapshot):
+            self._start(self.calls.counter.load(snapshot), "tokenizer files")
         metrics.policy_revision.set(snapshot.revision)
 
     def _drop_barred(self) -> None:
@@ -178,7 +182,10 @@ class Gateway:
 
     def _learn(self, pool: PoolPolicy) -> None:
         self._learnt[pool.model] = pool.endpoints
-        task = asyncio.create_task(self.engines.learn(pool), name=f"learn {pool.model}")
+        self._start(self.engines.learn(pool), f"learn {pool.model}")
+
+    def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
 
@@ -244,6 +251,8 @@ class Gateway:
         snapshot = self.calls.snapshot
         live = self.scheduler.live()
         for model, pool in live["pools"].items():
+            if model in snapshot.pools:
+                pool["tokenizer"] = self.calls.counter.state(snapshot.pools[model])
             for url, endpoint in pool["endpoints"].items():
                 endpoint["simulated"] = self.engines.facts.is_simulated(model, url)
         self._add_budgets(live.setdefault("tenants", {}), snapshot, at)

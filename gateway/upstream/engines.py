@@ -20,6 +20,7 @@ from gateway.dialects import DIALECTS, Dialect
 from gateway.errors import ApiError, Outcome
 from gateway.run import Run
 from gateway.upstream.client import EngineClient
+from gateway.upstream.counting import count_tokens
 from gateway.upstream.facts import EngineFacts, read_short
 from gateway.wire.headers import Asked, to_engine
 from gateway.wire.request import Kind, ParsedCall, rewrite
@@ -84,6 +85,14 @@ class Engines:
 
     async def learn(self, pool: PoolPolicy) -> None:
         await self.facts.learn(pool, self._key_header(pool))
+
+    async def count(self, pool: PoolPolicy, call: ParsedCall, patience_s: float) -> int | str:
+        """Prompt tokens as an engine of the pool counts them; or why they are not known."""
+        for endpoint in pool.endpoints:
+            if not endpoint.drain and self._is_healthy(pool.model, endpoint.url):
+                key = self._key_header(pool)
+                return await count_tokens(self.client, endpoint.url, key, pool, call, patience_s)
+        return "no engine is in service"
 
     def room_for_output(self, model: str, prompt_tokens: int, most: int) -> int | None:
         """A bound on the output to give the engine where the caller gave none: policy's, kept

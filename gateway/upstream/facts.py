@@ -64,7 +64,9 @@ class EngineFacts:
         return [m for m in models if isinstance(m, dict)] if isinstance(models, list) else []
 
 
-async def read_short(response: httpx.Response, patience_s: float) -> bytes:
+async def read_short(
+    response: httpx.Response, patience_s: float, most: int = MAX_BODY_BYTES
+) -> bytes:
     """A body that should be short; the rest of a longer one is not waited for.
 
     Raises:
@@ -78,7 +80,7 @@ async def read_short(response: httpx.Response, patience_s: float) -> bytes:
             async for part in response.stream:
                 parts.append(part)
                 size += len(part)
-                if size > MAX_BODY_BYTES:
+                if size > most:
                     break
     except TimeoutError:
         pass

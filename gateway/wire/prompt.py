@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -54,6 +54,20 @@ def of_chat(body: dict[str, Any]) -> Prompt:
             leading = role != "user"
     prompt.text_bytes += sum(_encoded(body[name]) for name in _SCHEMAS if body.get(name))
     return prompt
+
+
+def texts_of(kind: Literal["chat", "completions"], body: dict[str, Any]) -> list[str]:
+    """The texts whose sizes `of_chat` and `of_completion` add up, of a body that they accepted."""
+    if kind == "completions":
+        given = body["prompt"]
+        texts = [given] if isinstance(given, str) else [t for t in given if isinstance(t, str)]
+        return [*texts, body["suffix"]] if isinstance(body.get("suffix"), str) else texts
+    texts = []
+    for index, message in enumerate(body["messages"]):
+        texts.append(message["role"])
+        _contents(message, index, texts)
+        texts += _extra_texts(message)
+    return texts + [msgspec.json.encode(body[n]).decode() for n in _SCHEMAS if body.get(n)]
 
 
 def of_completion(body: dict[str, Any]) -> Prompt:
@@ -144,6 +158,15 @@ def _extras(message: dict[str, Any]) -> int:
         elif name in ("tool_calls", "function_call") and value:
             size += _encoded(value)
     return size
+
+
+def _extra_texts(message: dict[str, Any]) -> list[str]:
+    return [
+        value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in message.items()
+        if name not in ("role", "content")
+        if isinstance(value, str) or (name in ("tool_calls", "function_call") and value)
+    ]
 
 
 def _size(text: str) -> int:

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
+import os
 import random
 from pathlib import Path
 from typing import Any
 
+import django
 import uvloop
 
-from gateway.estimates import Estimates
-from gateway.wire.request import parse
 from tests.trials.caller import Call, body
 from tests.trials.mixed import load
 from tests.trials.product import policy, product
@@ -77,6 +77,11 @@ def trial(folder: Path, requests: int, room: int) -> Truths:
 
 def cost_of_one() -> float:
     """Units: the prompt as the gateway estimates it at first, and what the stub writes."""
+    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
+    django.setup()
+    from gateway.estimates import Estimates
+    from gateway.wire.request import parse
+
     prompt = Estimates().prompt_tokens("chat", parse("chat", asked()))
     return float(prompt + 2 * OUT)
 

@@ -1,0 +1,39 @@
+"""A model's `tokenizer.json` through the `tokenizers` library, an extra of this package."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+CountTexts = Callable[[list[str]], int]
+
+
+class Unreadable(Exception):
+    """There is no counting with this file; the message says why."""
+
+
+def load(path: str) -> CountTexts:
+    """What counts the tokens of texts as the model of this file does, without special tokens.
+
+    Raises:
+        Unreadable: the library is missing, or the file is no tokenizer.
+    """
+    try:
+        library: Any = import_module("tokenizers")
+    except ImportError:
+        raise Unreadable(
+            "the tokenizers library is missing; pip install fairlane[tokenizers]"
+        ) from None
+    try:
+        tokenizer = library.Tokenizer.from_file(path)
+    except Exception as error:  # the library raises Exception itself
+        raise Unreadable(f"{path} is no readable tokenizer.json: {error}") from None
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+
+    def count(texts: list[str]) -> int:
+        found = tokenizer.encode_batch_fast(texts, add_special_tokens=False)
+        return sum(map(len, found))
+
+    return count
