@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from django.http import Http404
 from rest_framework import exceptions, status
+from rest_framework.parsers import JSONParser
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -22,6 +23,16 @@ from tenants.core.permissions import Action
 from tenants.errors import Conflict, NotAllowed, NotFound, PolicyRefused
 from tenants.gate import Viewer, viewer_of
 from tenants.services import Actor, actor_for
+
+
+class Json(JSONParser):
+    """One that is nested too deeply is a wrong body like any other."""
+
+    def parse(self, *args: Any, **kwargs: Any) -> Any:
+        try:
+            return super().parse(*args, **kwargs)
+        except RecursionError:
+            raise exceptions.ParseError("the body is nested too deeply") from None
 
 
 class MayDoThat(BasePermission):
@@ -48,6 +59,7 @@ class Changed(exceptions.APIException):
 class Api(APIView):
     actions: ClassVar[Mapping[str, Action]] = {}
     permission_classes = [MayDoThat]
+    parser_classes = [Json]
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         return handle

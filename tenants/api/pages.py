@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.utils.dateparse import parse_datetime
-from django.utils.timezone import is_naive, make_aware
+from rest_framework.exceptions import NotFound
 from rest_framework.pagination import CursorPagination
 from rest_framework.request import Request
 
 from tenants.core.issue import Invalid, Issue, short
+from tenants.moments import read_moment
 
 
 class Cursor(CursorPagination):
@@ -24,6 +26,13 @@ class Cursor(CursorPagination):
     def get_ordering(self, request: Request, queryset: Any, view: Any) -> tuple[str, ...]:
         return tuple(self.ordering)
 
+    def paginate_queryset(self, *args: Any, **kwargs: Any) -> list[Any] | None:
+        """Of a cursor only the form is checked before it gets here, not the position in it."""
+        try:
+            return super().paginate_queryset(*args, **kwargs)
+        except (ValidationError, ValueError):
+            raise NotFound(self.invalid_cursor_message) from None
+
 
 def between(request: Request, rows: QuerySet[Any]) -> QuerySet[Any]:
     """Rows with `since <= at < until`, as far as the query says so."""
@@ -33,13 +42,10 @@ def between(request: Request, rows: QuerySet[Any]) -> QuerySet[Any]:
     return rows
 
 
-def moment(field: str, text: str) -> Any:
+def moment(field: str, text: str) -> datetime:
     """Raises Invalid where it is no time; UTC where it says no zone."""
-    try:
-        found = parse_datetime(text.replace(" ", "+"))  # a plus sign that was not escaped
-    except ValueError:
-        found = None
+    found = read_moment(text.replace(" ", "+"))  # a plus sign that was not escaped
     if found is None:
         message = f"{field} is {short(text)}; it takes 2026-11-29T18:00:00Z"
         raise Invalid([Issue(field, None, short(text), message, (field,))])
-    return make_aware(found) if is_naive(found) else found
+    return found

@@ -18,6 +18,7 @@ import yaml
 from tenants.core.issue import Invalid, Issue, Loc, path_text, short
 
 DEEPEST = 20
+LARGEST_BITS = 1024  # of a number
 LARGEST = 16 * 2**20  # characters; a policy of 10 000 tenants takes about 4 million
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -139,9 +140,14 @@ class _Reader:
     def _scalar(self, event: Any, loc: Loc) -> Any:
         tag = self._scalars.resolve(yaml.ScalarNode, event.value, event.implicit)
         try:
-            return self._scalars.construct_object(
+            value = self._scalars.construct_object(
                 yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)
             )
         except (yaml.YAMLError, ValueError) as error:
             self._refuse(event, loc, f"{short(event.value)} cannot be read: {error}")
             return None
+        if isinstance(value, int) and value.bit_length() > LARGEST_BITS:
+            # Python reads such a number in hexadecimal, and cannot show it in a refusal.
+            self._refuse(event, loc, f"{short(event.value)} cannot be read: too large a number")
+            return None
+        return value

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib.auth import get_user_model
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.utils.dateparse import parse_date, parse_datetime
-from django.utils.timezone import is_naive, make_aware
 
 from tenants.models import AuditEntry
+from tenants.moments import read_moment
 
 KINDS = ("tenant", "application", "tier", "lane", "pool", "key", "user")
 FILTERS = ("actor", "kind", "name", "since", "until")
@@ -51,23 +48,12 @@ def audit_entries(asked: dict[str, str]) -> tuple[QuerySet[AuditEntry], str]:
         entries = entries.filter(name__icontains=name)
     for field, lookup in (("since", "at__gte"), ("until", "at__lt")):
         if text := asked.get(field):
-            moment = moment_of(text)
+            moment = read_moment(text)
             if moment is None:
                 wrong = wrong or f"{field} is {text!r}; it takes 2026-11-29 or 2026-11-29T18:00."
             else:
                 entries = entries.filter(**{lookup: moment})
     return entries, wrong
-
-
-def moment_of(text: str) -> Any:
-    """A date or a time, UTC where it says no zone; None where it is neither."""
-    try:
-        found = parse_datetime(text)
-        if found is None and (day := parse_date(text)) is not None:
-            found = parse_datetime(f"{day}T00:00")
-    except ValueError:
-        return None
-    return make_aware(found) if found is not None and is_naive(found) else found
 
 
 def query_without_page(request: HttpRequest) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from django.test import Client
@@ -109,6 +111,38 @@ def test_what_is_no_object_is_refused(admin: Client, body: str) -> None:
     answer = admin.post(f"{V1}/tenants/", body, JSON)
     assert answer.status_code == 400
     assert set(answer.json()) == {"detail", "errors"}
+
+
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"name":' * 20_000])
+@pytest.mark.parametrize("page", ["tenants", "keys", "policy/apply"])
+def test_a_body_that_is_nested_too_deeply_is_refused(admin: Client, page: str, body: str) -> None:
+    answer = admin.post(f"{V1}/{page}/", body, JSON, headers={"If-Match": "*"})
+    assert (answer.status_code, answer.json()["detail"]) == (400, "the body is nested too deeply")
+
+
+@pytest.mark.parametrize("page", ["usage/records", "usage/summary", "audit"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=0001-01-01T00:00:00%2B23:00",
+        "until=9999-12-31T23:59:59-23:00",
+        "until=0001-01-01",
+        "since=2026-13-45",
+    ],
+)
+def test_a_time_that_no_calendar_holds_is_refused(admin: Client, page: str, query: str) -> None:
+    answer = admin.get(f"{V1}/{page}/?{query}")
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["field"] == query[:5]
+
+
+@pytest.mark.parametrize("page", ["usage/records", "policy/history", "audit"])
+@pytest.mark.parametrize("position", ["\0", "soon", "9" * 5000])
+def test_a_cursor_that_was_made_up_leads_nowhere(admin: Client, page: str, position: str) -> None:
+    cursor = b64encode(urlencode({"p": position}).encode()).decode()
+    answer = admin.get(f"{V1}/{page}/", {"cursor": cursor})
+    assert answer.status_code == 404
+    assert answer.json() == {"detail": "Invalid cursor", "errors": []}
 
 
 def test_objects_are_made_and_deleted(admin: Client) -> None:

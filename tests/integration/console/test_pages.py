@@ -73,6 +73,7 @@ def test_the_audit_is_filtered(admin: Client, query: str, count: int) -> None:
 
 def test_a_filter_that_cannot_be_read_is_told(admin: Client) -> None:
     assert "since is &#x27;soon&#x27;" in text_of(admin, "/audit/?since=soon")
+    assert "since is " in text_of(admin, "/audit/?since=0001-01-01T00:00%2B23:00")
 
 
 def test_the_document_downloads_as_it_can_be_applied(admin: Client) -> None:

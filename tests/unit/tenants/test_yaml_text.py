@@ -22,6 +22,7 @@ REFUSED = [
     ("\x00", "not YAML"),
     ("a: 2020-13-45", "line 1: a: '2020-13-45' cannot be read"),
     ("a: " + "9" * 5000, "cannot be read"),
+    ("a: 0x" + "f" * 20_000, "cannot be read: too large a number"),
     ("[" * 25 + "]" * 25, "line 1: not YAML: nested deeper than 20"),
     ("[" * 200_000, "not YAML"),
     ("a: *nothing", "anchors and aliases are refused"),
