@@ -14,6 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 
 _django = get_asgi_application()  # loads the apps: what follows needs them
 
+from fairlane import front  # noqa: E402
 from gateway.app import GatewayApp, build_gateway  # noqa: E402
 
 PROBES = ("/healthz", "/readyz", "/metrics")
@@ -36,7 +37,7 @@ class Fairlane:
             assert self.gateway is not None
             await self.gateway(scope, receive, send)
         elif self.console and scope["type"] == "http":
-            await _django(scope, receive, send)
+            await front.ask(_django, scope, receive, send)
         elif scope["type"] == "http":
             await _plain(send, 404, b"This process serves the gateway only.\n")
 

@@ -1,0 +1,59 @@
+"""What the console's door refuses before Django sees it: it needs no login to be said.
+
+Django writes a body of any size to the disk before a view, or its login, looks at it; and a NUL in
+an address is an error of PostgreSQL's wherever it is looked up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+BODY_BYTES = 32 * 2**20  # a policy of 10 000 tenants takes about four
+TOO_LARGE = b"The body is larger than %d bytes, the limit.\n" % BODY_BYTES
+
+Message = MutableMapping[str, Any]
+App = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+async def ask(app: App, scope: Any, receive: Any, send: Any) -> None:
+    """Serve one call by `app`, or refuse it."""
+    if "\x00" in scope["path"] or b"%00" in scope.get("query_string", b""):
+        await refuse(send, 400, b"An address holds no NUL.\n")
+    elif _length(scope) > BODY_BYTES:
+        await refuse(send, 413, TOO_LARGE)
+    else:
+        await app(scope, _Bounded(receive, send), send)
+
+
+def _length(scope: Any) -> int:
+    given = next((v for name, v in scope["headers"] if name == b"content-length"), b"")
+    return int(given) if given.isdigit() else 0
+
+
+class _Bounded:
+    """A body without a length is counted as it comes; past the bound, for Django, its caller has
+    hung up."""
+
+    def __init__(self, receive: Any, send: Any) -> None:
+        self._receive = receive
+        self._send = send
+        self._left = BODY_BYTES
+
+    async def __call__(self) -> Message:
+        message: Message = await self._receive()
+        self._left -= len(message.get("body", b""))
+        if self._left >= 0:
+            return message
+        await refuse(self._send, 413, TOO_LARGE)
+        return {"type": "http.disconnect"}
+
+
+async def refuse(send: Any, status: int, body: bytes) -> None:
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,76 @@
+"""What the console's door refuses before Django: bodies without end, and NULs in addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from fairlane import front
+
+LIMIT = 1000
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(front, "BODY_BYTES", LIMIT)
+
+
+async def ask(
+    *parts: bytes, path: str = "/login/", query: bytes = b"", length: bytes | None = None
+) -> tuple[int, int]:
+    """The status of the answer, and how many bytes Django got to see."""
+    sent: list[Any] = []
+    messages = iter(as_messages(parts))
+    seen = 0
+
+    async def receive() -> Any:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def django(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal seen
+        more = True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                return
+            seen += len(message["body"])
+            more = message["more_body"]
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+    headers = [] if length is None else [(b"content-length", length)]
+    scope = {"type": "http", "path": path, "query_string": query, "headers": headers}
+    await front.ask(django, scope, receive, send)
+    return sent[0]["status"], seen
+
+
+def as_messages(parts: tuple[bytes, ...]) -> Iterable[dict[str, Any]]:
+    for place, part in enumerate(parts, 1):
+        yield {"type": "http.request", "body": part, "more_body": place < len(parts)}
+
+
+async def test_a_body_passes_up_to_the_limit() -> None:
+    assert await ask(b"x" * LIMIT, length=b"1000") == (200, LIMIT)
+    assert await ask(b"x" * 400, b"x" * 600) == (200, LIMIT)
+
+
+async def test_a_body_that_is_announced_too_large_is_not_read_at_all() -> None:
+    assert await ask(b"x" * LIMIT, b"x", length=b"1001") == (413, 0)
+
+
+@pytest.mark.parametrize("length", [None, b"-1", b"ten"])
+async def test_a_body_of_unknown_length_is_counted_as_it_comes(length: bytes | None) -> None:
+    assert await ask(*[b"x" * 300] * 100, length=length) == (413, 900)
+
+
+@pytest.mark.parametrize(
+    ("path", "query"), [("/keys/\x00/", b""), ("/keys/", b"q=%00"), ("/keys/", b"q=a%00b&x=1")]
+)
+async def test_a_nul_in_an_address_is_refused(path: str, query: bytes) -> None:
+    assert await ask(b"", path=path, query=query) == (400, 0)
+    harmless = query.replace(b"%00", b"0%2500")
+    assert await ask(b"", path=path.replace("\x00", "0"), query=harmless) == (200, 0)
