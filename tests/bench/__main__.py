@@ -16,9 +16,11 @@ from tests.acceptance.stack import ROOT
 MODULES: dict[str, tuple[str, ...]] = {
     "fair_share": (),
     "gateway_cpu": ("--rounds", "3"),
+    "policy_work": (),
     "upstream": ("--rounds", "2"),
     "scheduler": (),
     "simulate": ("--quick",),  # whole: four minutes of CPU
+    "policy_work": (),
     "records": ("--records", "10000", "--rounds", "3"),
     "stream_meter": (),
 }
