@@ -56,6 +56,12 @@ def operation(address: str, method: str, said: Mapping[str, Any]) -> dict[str, A
         "address": address,
         "summary": said.get("summary", ""),
         "parameters": [p["name"] for p in shown],
-        "body": body.get("schema", {}).get("$ref", "").rpartition("/")[2],
+        "body": body_of(method, body.get("schema", {})),
         "answers": " ".join(said["responses"]),
     }
+
+
+def body_of(method: str, schema: Mapping[str, Any]) -> str:
+    if method == "patch":
+        return "what changes"
+    return str(schema.get("$ref", "")).rpartition("/")[2]

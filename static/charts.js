@@ -33,7 +33,8 @@
       const { data, layout } = themed(figure);
       if (!data.length) {
         if (place.data) window.Plotly.purge(place);
-        place.innerHTML = '<p class="empty"><strong>No data in this range</strong>Send a request or choose a longer range.</p>';
+        place.innerHTML = '<p class="empty"><strong>No data in this range</strong></p>';
+        place.firstChild.append(place.dataset.empty);
         continue;
       }
       if (!place.data) place.replaceChildren();

@@ -26,6 +26,7 @@ PALETTE = (
     "#1e8ac7",
 )
 OWN_LEGEND = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
+FARTHEST_BOUND = 8  # times the largest debt, at which a bound is still drawn
 DASHES = ("solid", "dot", "dash", "longdash")
 
 
@@ -109,13 +110,19 @@ def _reason_trace(tenant: str, counts: Mapping[str, Mapping[str, int]], ink: Ink
 def debts(
     times: Sequence[datetime], values: Mapping[str, Values], ink: Ink, bound: float
 ) -> Figure:
-    """What each tenant is owed (above zero) or ahead, with the bound drawn on both sides."""
+    """What each tenant is owed (above zero) or ahead, with the bound drawn on both sides, or only
+    named where drawing it would flatten everything else."""
     figure = lines(times, values, ink, "")
     figure["layout"]["yaxis"] = {"rangemode": "normal", "tickformat": "~s", "zeroline": True}
     for trace in figure["data"]:
         trace["hovertemplate"] = "%{y:,.0f} units"
         trace["mode"] = "lines"
-    if figure["data"] and bound > 0:
+    peak = max((abs(v) for series in values.values() for v in series if v is not None), default=0)
+    if figure["data"] and bound > FARTHEST_BOUND * peak > 0:
+        figure["layout"]["yaxis"]["range"] = [-1.3 * peak, 1.3 * peak]
+        text = f"bound ±{bound:,.0f}, off this scale"
+        figure["layout"]["annotations"] = [_note(1.3 * peak, text, "top")]
+    elif figure["data"] and bound > 0:
         figure["layout"]["shapes"] = [_level(bound), _level(-bound)]
         figure["layout"]["annotations"] = [_note(bound, "bound"), _note(-bound, "bound")]
     return figure
@@ -159,6 +166,7 @@ def _level(value: float) -> Figure:
     }
 
 
-def _note(value: float, text: str) -> Figure:
+def _note(value: float, text: str, anchor: str = "") -> Figure:
     place = {"xref": "paper", "x": 1, "xanchor": "right", "y": value}
-    return {**place, "yanchor": "bottom" if value > 0 else "top", "showarrow": False, "text": text}
+    place["yanchor"] = anchor or ("bottom" if value > 0 else "top")
+    return {**place, "showarrow": False, "text": text}

@@ -154,6 +154,17 @@ def test_a_tenant_sees_its_own_usage_whatever_it_asks_for(as_: Any) -> None:
     assert as_("tenant-viewer").get("/").headers["location"] == "/usage/"
 
 
+def test_a_bound_far_beyond_every_debt_is_named_and_does_not_set_the_scale() -> None:
+    ink = figures.Ink(["acme"])
+    near, far = (figures.debts([AT], {"acme": [-100.0]}, ink, bound) for bound in (700.0, 2.4e6))
+    assert [shape["y0"] for shape in near["layout"]["shapes"]] == [700.0, -700.0]
+    assert "shapes" not in far["layout"]
+    assert far["layout"]["yaxis"]["range"] == [-130.0, 130.0]
+    assert "±2,400,000" in far["layout"]["annotations"][0]["text"]
+    level = figures.debts([AT], {"acme": [0.0]}, ink, 700.0)["layout"]
+    assert len(level["shapes"]) == 2
+
+
 def test_plotly_is_served_from_here_and_kept_for_long(client: Client, admin: Client) -> None:
     address = next(
         line.split('src="')[1].split('"')[0]
