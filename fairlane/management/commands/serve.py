@@ -88,18 +88,47 @@ def worker_command() -> list[str]:
 class DrainingServer(uvicorn.Server):
     """Tells the gateway that it is to stop before connections are waited for, not after.
 
-    A connection that was taken on, but whose request is still on its way, counts as idle for
-    uvicorn, which closes those at once: it gets a moment, once nobody new is let in.
+    A listener that closes resets whoever the kernel has let in but nobody has taken on yet: those
+    are taken on. A connection whose request is still on its way counts as idle for uvicorn, which
+    closes those at once: it gets a moment, once nobody new is let in.
     """
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         from fairlane.asgi import application
 
         application.drain()
-        for listener in self.servers:
-            listener.close()
+        await self._close_doors()
         await asyncio.sleep(ON_ITS_WAY_S)
         await super().shutdown(sockets)
+
+    async def _close_doors(self) -> None:
+        doors = [socket.socket(fileno=os.dup(s.fileno())) for e in self.servers for s in e.sockets]
+        for server in self.servers:
+            server.close()
+        loop = asyncio.get_running_loop()
+        for caller in [each for door in doors for each in those_at(door)]:
+            await loop.connect_accepted_socket(self._protocol, caller)
+
+    def _protocol(self) -> asyncio.Protocol:
+        make: Any = self.config.http_protocol_class
+        made: asyncio.Protocol = make(
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return made
+
+
+def those_at(door: socket.socket) -> list[socket.socket]:
+    """Accept everybody who waits at a listening socket, and close it."""
+    found = []
+    with door:
+        door.setblocking(False)
+        while True:
+            try:
+                found.append(door.accept()[0])
+            except ConnectionAbortedError:  # it has left again
+                continue
+            except BlockingIOError:
+                return found
 
 
 def serve(host: str, port: int) -> None:
