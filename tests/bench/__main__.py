@@ -20,7 +20,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "upstream": ("--rounds", "2"),
     "scheduler": (),
     "simulate": ("--quick",),  # whole: four minutes of CPU
-    "policy_work": (),
     "records": ("--records", "10000", "--rounds", "3"),
     "stream_meter": (),
 }
