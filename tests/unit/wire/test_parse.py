@@ -115,6 +115,20 @@ def test_a_list_of_too_many_prompts_is_refused() -> None:
     assert refusal("completions", body).param == "prompt"
 
 
+@pytest.mark.parametrize("filler", [b"[]", b"{}", b"[[[[]]]]"])
+def test_a_body_of_very_many_parts_is_refused_before_it_is_decoded(filler: bytes) -> None:
+    body = b'{"model":"m","messages":[{"role":"user","content":"x"}],"more":[%b]}'
+    many = b",".join([filler] * 600_000)
+    assert "brackets" in refusal("chat", body % many).message
+    assert "brackets" in refusal("chat", (body % many)[:-1]).message  # it would not decode
+    assert parse("chat", body % b",".join([filler] * 50_000)).messages == 1
+
+
+def test_very_many_messages_are_refused() -> None:
+    body = {"model": "m", "messages": [{"role": "user"}] * 20_001}
+    assert refusal("chat", json.dumps(body).encode()).param == "messages"
+
+
 def test_null_means_not_given() -> None:
     call = chat(n=None, max_tokens=None, stream=None, stream_options=None)
     assert (call.n, call.max_output_tokens, call.stream) == (1, None, False)
