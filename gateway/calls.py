@@ -26,6 +26,7 @@ from gateway.estimates import Estimates
 from gateway.exchange import Exchange, HungUp
 from gateway.governor import AdmissionRefused, Governor, Overloaded
 from gateway.identity import Identity, identify, identity_of
+from gateway.incoming import Incoming
 from gateway.relay import Relay, own_headers
 from gateway.run import Run, new_request_id
 from gateway.upstream.engines import EngineFailed, Engines, Response
@@ -64,6 +65,7 @@ class Calls:
         self._estimates = estimates
         self._journal = journal
         self._max_body_bytes = max_body_bytes
+        self._incoming = Incoming(max_body_bytes)
 
     async def serve(self, kind: Kind, exchange: Exchange) -> None:
         run = Run(
@@ -112,7 +114,7 @@ class Calls:
 
     async def _attempt(self, kind: Kind, exchange: Exchange, run: Run) -> None:
         asked = self._identify(exchange, run)
-        call = parse(kind, await exchange.body(self._max_body_bytes))
+        call = parse(kind, await self._body(exchange, run))
         self._identify_again(run)
         assert run.who is not None
         exchange.watch()
@@ -131,6 +133,11 @@ class Calls:
         finally:
             await self._engines.client.close(response)
         self._estimates.learn(run.application_name(), run.model, call, run)
+
+    async def _body(self, exchange: Exchange, run: Run) -> bytes:
+        assert run.who is not None
+        with self._incoming.of(run.who.tenant.name) as take:
+            return await exchange.body(self._max_body_bytes, take)
 
     def _identify(self, exchange: Exchange, run: Run) -> Asked:
         """The key first: a call with a good one is on the record, whatever else it says."""

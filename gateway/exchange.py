@@ -38,11 +38,11 @@ class Exchange:
         self._watcher: asyncio.Task[None] | None = None
         self._patience: asyncio.TimerHandle | None = None
 
-    async def body(self, most: int) -> bytes:
-        """The whole request body.
+    async def body(self, most: int, take: Callable[[int], object] = int) -> bytes:
+        """The whole request body; `take` hears of each part that more will follow.
 
         Raises:
-            ApiError: request_too_large past `most` bytes.
+            ApiError: request_too_large past `most` bytes; what `take` raises.
             HungUp: the caller left while sending it.
         """
         parts: list[bytes] = []
@@ -60,6 +60,7 @@ class Exchange:
             parts.append(part)
             if not message.get("more_body", False):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+            take(len(part))
 
     def watch(self) -> None:
         """From now on a caller that hangs up cancels the current task."""

@@ -1,0 +1,49 @@
+"""How much of callers' bodies a process holds while they come in, before any limit is asked.
+
+A body says whose it is before it says what it wants. So a tenant that may have one call running
+could begin a thousand large ones, end none, and leave no memory for the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from gateway.errors import ApiError, Outcome
+
+BODIES_A_TENANT = 16  # of the largest size, or any number of smaller ones
+
+
+class Incoming:
+    def __init__(self, max_body_bytes: int) -> None:
+        self._most = BODIES_A_TENANT * max_body_bytes
+        self._held: Counter[str] = Counter()
+
+    @contextmanager
+    def of(self, tenant: str) -> Iterator[Callable[[int], None]]:
+        """Within it, call what it yields with the size of each part that arrived; it raises
+        ApiError (rate_limit_exceeded) past the tenant's bound."""
+        mine = 0
+
+        def take(size: int) -> None:
+            nonlocal mine
+            if self._held[tenant] + size > self._most:
+                message = (
+                    f"Tenant '{tenant}' is sending more than {self._most} bytes at once. "
+                    "Finish the bodies that are under way first."
+                )
+                raise ApiError(Outcome.RATE_LIMIT_EXCEEDED, message, retry_after_s=1.0)
+            mine += size
+            self._held[tenant] += size
+
+        try:
+            yield take
+        finally:
+            self._held[tenant] -= mine
+            if not self._held[tenant]:
+                del self._held[tenant]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._held
