@@ -250,7 +250,7 @@ def show(found: list[Way], rest: dict[str, float]) -> None:
         print(f"{name:34}" + "".join(f"{cell:>24}" for cell in cells))
     _, bare, ours = found
     name = "plain, c=16: CPU, µs a request"
-    print(f"{'policy work, µs a request (c=16)':34}{ours.median(name) - bare.median(name):>72.2f}")
+    print(f"{'  less the pass-through':34}{ours.median(name) - bare.median(name):>72.2f}")
     for name, figure in rest.items():
         print(f"{name:34}{figure:>72.1f}")
 
