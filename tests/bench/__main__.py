@@ -17,7 +17,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "fair_share": (),
     "gateway_cpu": ("--rounds", "3"),
     "policy_work": (),
-    "upstream": ("--rounds", "2"),
+    "upstream": ("--rounds", "1"),
     "scheduler": (),
     "simulate": ("--quick",),  # whole: four minutes of CPU
     "records": ("--records", "10000", "--rounds", "3"),

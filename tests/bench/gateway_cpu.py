@@ -37,7 +37,7 @@ from tests.bench.upstream import stop
 
 PATH = "/v1/chat/completions"
 STREAMS = 64
-REST_S = 0.5  # the ledger follows the journal by 0.2 s; its work belongs to the load
+REST_S = 0.3  # the ledger follows the journal by 0.2 s; its work belongs to the load
 HELD = (256, 1024)  # streams held open for the memory of one; the first of them warm everything
 DIRECT, BARE, FAIRLANE = "straight to the engine", "bare pass-through", "Fairlane"
 
