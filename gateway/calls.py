@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 
 import structlog
@@ -27,6 +26,7 @@ from gateway.exchange import Exchange, HungUp
 from gateway.governor import AdmissionRefused, Governor, Overloaded
 from gateway.identity import Identity, identify, identity_of
 from gateway.incoming import Incoming
+from gateway.lost import lost_place, shed_error
 from gateway.relay import Relay, own_headers
 from gateway.run import Run, new_request_id
 from gateway.upstream.engines import EngineFailed, Engines, Response
@@ -291,60 +291,6 @@ def open_entry(run: Run) -> OpenEntry:
         policy_revision=run.snapshot.revision,
         accounts=plan.accounts,
     )
-
-
-def shed_error(shed: Overloaded) -> ApiError:
-    return ApiError(
-        Outcome.OVERLOADED,
-        f"The expected wait in lane '{shed.lane.name}' is {shed.wait_s:.0f} s, past its limit of "
-        f"{shed.lane.max_queue_seconds:g} s (max_queue_seconds).",
-        retry_after_s=shed.wait_s - shed.lane.max_queue_seconds,
-    )
-
-
-def patience(run: Run) -> float:
-    assert run.plan is not None
-    return run.plan.lane.max_queue_seconds
-
-
-LOST: dict[str, tuple[Outcome, Callable[[Run], str]]] = {
-    "queue_timeout": (
-        Outcome.QUEUE_TIMEOUT,
-        lambda run: (
-            f"No place came free in lane '{run.lane}' within {patience(run):g} s, its "
-            "max_queue_seconds. Try again later."
-        ),
-    ),
-    "pool_removed": (
-        Outcome.NO_ENDPOINT,
-        lambda run: f"The model '{run.model}' was taken out of service while the call waited.",
-    ),
-    "lane_removed": (
-        Outcome.NO_ENDPOINT,
-        lambda run: f"The lane '{run.lane}' was removed while the call waited. Send it again.",
-    ),
-    "tenant_removed": (
-        Outcome.TENANT_SUSPENDED,
-        lambda run: "The tenant was removed while the call waited.",
-    ),
-    "tenant_suspended": (
-        Outcome.TENANT_SUSPENDED,
-        lambda run: "The tenant was suspended while the call waited.",
-    ),
-    "key_revoked": (
-        Outcome.INVALID_API_KEY,
-        lambda run: "The API key was revoked or expired while the call waited.",
-    ),
-    "shutting_down": (
-        Outcome.OVERLOADED,
-        lambda run: "This gateway is stopping. Send the call again.",
-    ),
-}
-
-
-def lost_place(lost: NotGranted, run: Run) -> ApiError:
-    outcome, message = LOST[lost.reason]
-    return ApiError(outcome, message(run))
 
 
 def count(record: UsageRecord, run: Run) -> None:

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 
-from gateway.calls import LOST, lost_place
+from gateway.lost import LOST, lost_place
 from gateway.policy import scheduler_config, why_drop
 from scheduling.core.model import DropReason, EndpointConfig, LaneConfig, TenantConfig
 from scheduling.seam import NotGranted

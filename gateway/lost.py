@@ -1,0 +1,64 @@
+"""Why a call that passed admission got no place, in words for its caller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gateway.errors import ApiError, Outcome
+from gateway.governor import Overloaded
+from gateway.run import Run
+from scheduling.seam import NotGranted
+
+
+def shed_error(shed: Overloaded) -> ApiError:
+    return ApiError(
+        Outcome.OVERLOADED,
+        f"The expected wait in lane '{shed.lane.name}' is {shed.wait_s:.0f} s, past its limit of "
+        f"{shed.lane.max_queue_seconds:g} s (max_queue_seconds).",
+        retry_after_s=shed.wait_s - shed.lane.max_queue_seconds,
+    )
+
+
+def patience(run: Run) -> float:
+    assert run.plan is not None
+    return run.plan.lane.max_queue_seconds
+
+
+LOST: dict[str, tuple[Outcome, Callable[[Run], str]]] = {
+    "queue_timeout": (
+        Outcome.QUEUE_TIMEOUT,
+        lambda run: (
+            f"No place came free in lane '{run.lane}' within {patience(run):g} s, its "
+            "max_queue_seconds. Try again later."
+        ),
+    ),
+    "pool_removed": (
+        Outcome.NO_ENDPOINT,
+        lambda run: f"The model '{run.model}' was taken out of service while the call waited.",
+    ),
+    "lane_removed": (
+        Outcome.NO_ENDPOINT,
+        lambda run: f"The lane '{run.lane}' was removed while the call waited. Send it again.",
+    ),
+    "tenant_removed": (
+        Outcome.TENANT_SUSPENDED,
+        lambda run: "The tenant was removed while the call waited.",
+    ),
+    "tenant_suspended": (
+        Outcome.TENANT_SUSPENDED,
+        lambda run: "The tenant was suspended while the call waited.",
+    ),
+    "key_revoked": (
+        Outcome.INVALID_API_KEY,
+        lambda run: "The API key was revoked or expired while the call waited.",
+    ),
+    "shutting_down": (
+        Outcome.OVERLOADED,
+        lambda run: "This gateway is stopping. Send the call again.",
+    ),
+}
+
+
+def lost_place(lost: NotGranted, run: Run) -> ApiError:
+    outcome, message = LOST[lost.reason]
+    return ApiError(outcome, message(run))
