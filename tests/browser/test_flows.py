@@ -12,7 +12,7 @@ from tenants.core.diff import named
 from tests import builders
 from tests.browser.conftest import ARTEFACTS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.store]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def weight_of(tenant: str) -> Any:

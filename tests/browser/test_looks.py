@@ -12,7 +12,7 @@ from tenants import services
 from tests import builders
 from tests.browser.conftest import ARTEFACTS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.store]
+pytestmark = pytest.mark.django_db(transaction=True)
 
 PAGES = {
     "overview": "/",
