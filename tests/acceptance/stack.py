@@ -41,9 +41,10 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def answers(url: str) -> bool:
+def answers(url: str, key: str = "") -> bool:
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return httpx.get(url, timeout=2).status_code == 200
+        return httpx.get(url, headers=headers, timeout=2).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -84,8 +85,12 @@ class Stack:
         self.manage("policy", "apply", "-", give=yaml.safe_dump(policy))
 
     def key(self, tenant: str, *more: str) -> str:
+        """A new key; where the product runs, one that it knows by now."""
         made = self.manage("keys", "create", "--tenant", tenant, "--json", *more)
-        return str(json.loads(made)["key"])
+        key = str(json.loads(made)["key"])
+        if self.serving is not None:
+            until(lambda: answers(f"{self.url}/v1/models", key), "the key is in force")
+        return key
 
     def records(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.manage("usage", "export").splitlines()]

@@ -147,8 +147,11 @@ def test_models_are_those_the_key_may_use(acme: openai.OpenAI) -> None:
 
 
 def test_a_wrong_key_is_an_authentication_error(served: Stack) -> None:
-    with pytest.raises(openai.AuthenticationError) as refused:
-        client_for(served, "fl_nobody_x").chat.completions.create(model="demo-chat", messages=HELLO)
+    with (
+        client_for(served, "fl_nobody_x") as nobody,
+        pytest.raises(openai.AuthenticationError) as refused,
+    ):
+        nobody.chat.completions.create(model="demo-chat", messages=HELLO)
     assert refused.value.code == "invalid_api_key"
     assert "fl_nobody_x" not in str(refused.value)
 
@@ -161,8 +164,11 @@ def test_an_unknown_model_is_a_not_found_error(acme: openai.OpenAI) -> None:
 
 
 def test_a_lane_that_is_not_the_tenants_is_denied(served: Stack) -> None:
-    with pytest.raises(openai.PermissionDeniedError) as refused:
-        client_for(served, served.key("initech")).chat.completions.create(
+    with (
+        client_for(served, served.key("initech")) as initech,
+        pytest.raises(openai.PermissionDeniedError) as refused,
+    ):
+        initech.chat.completions.create(
             model="demo-chat",
             messages=HELLO,
             extra_headers={"X-Fairlane-Lane": "interactive-critical"},
