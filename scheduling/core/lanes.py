@@ -8,8 +8,10 @@ Source: docs/scheduling.md, "Lanes".
    lane that could not run for a while has no claim on a long stretch afterwards; it is forgotten
    when the lane has nobody waiting.
 2. First comes the lane whose credit covers its next request, the largest credit before the
-   others; then the best rank. So a lane with share s waits for at most
-   (its next request + the largest request) / s of service between two dispatches.
+   others; then the best rank. So between two dispatches a lane with share s waits for at most
+   (half its next request + L for each other lane with a share) / s + 1.5 L of service, L being the
+   largest request: first it earns its request, at s a unit; from then on only lanes with more
+   credit go before it, and what they have together (at most 2 L each) shrinks by s a unit.
 3. A lane and those below it together fill at most `ceiling` of the capacity that is available, by
    requests and by load; but one request is always allowed, so that no lane is closed altogether.
 """
