@@ -288,7 +288,7 @@ def test_a_busy_ledger_is_mended_and_loses_nothing():
 
     def write():
         try:
-            while not stop.is_set():
+            while not stop.wait(0.02):  # a ledger writes a batch now and then, not without pause
                 save(1.0)
                 written.set()
         finally:
