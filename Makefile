@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run install test check fast-test bench lock clean
+.PHONY: run install test check explore bench lock clean
 
 run: install
 	@$(PY) -m fairlane.quickstart
@@ -15,6 +15,9 @@ test: $(VENV)/.test
 
 check: $(VENV)/.test  ## lint, types, import rules, migrations: what CI runs before the tests
 	@PYTHON=$(PY) tests/run.sh check
+
+explore: $(VENV)/.test  ## the tests that make up their own input, with new input each time
+	HYPOTHESIS_PROFILE=explore $(PY) -m pytest -q -n 2 tests/unit
 
 bench: $(VENV)/.test  ## prints figures; docs/benchmarks.md says what they mean
 	@$(PY) -m tests.bench

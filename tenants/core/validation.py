@@ -92,8 +92,7 @@ def _issue(data: Any, finding: Finding, line_of: Callable[[Loc], int | None]) ->
 
 
 def _finding(error: Any, root: type[Part] = Document) -> Finding:
-    # A discriminator's tag ("<mapping>") is pydantic's own step, not a place in the data.
-    loc = tuple(part for part in error["loc"] if not str(part).startswith("<"))
+    loc = _place(error["loc"])
     field = next((str(part) for part in reversed(loc) if isinstance(part, str)), "policy")
     value = error["input"]
     match error["type"]:
@@ -110,6 +109,12 @@ def _finding(error: Any, root: type[Part] = Document) -> Finding:
             return Finding(loc, value, f"{field} is {short(value)}: must be a mapping")
     said = error["msg"].replace("Input should", "must").replace("String should", "must")
     return Finding(loc, value, f"{field} is {short(value)}: {said}")
+
+
+def _place(steps: Loc) -> Loc:
+    # After a pool's capacity stands the tag of its form: pydantic's own step, no place in the data.
+    at = steps[:3] + steps[4:]
+    return at if steps[::2][:2] == ("pools", "capacity") else steps
 
 
 def _fields_at(root: type[BaseModel], loc: Loc) -> Iterator[str]:

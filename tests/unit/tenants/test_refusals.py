@@ -211,6 +211,14 @@ def reasons(data: object) -> list[str] | None:
     return None
 
 
+def test_a_key_that_looks_like_a_step_of_ours_is_named_like_any_other() -> None:
+    for key in ("<", "<mapping>", "capacity"):
+        assert any(f"unknown key '{key}'" in said for said in reasons({key: None}) or [])
+    capacity = {"<mapping>": {"<mapping>": 1}}
+    said = reasons({"version": 1, "pools": [{"model": "m", "capacity": capacity}]}) or []
+    assert any(line.startswith("unknown key '<mapping>'; allowed: max_running") for line in said)
+
+
 @given(json_values)
 def test_any_value_is_a_policy_or_is_refused_with_reasons(data: object) -> None:
     said = reasons(data)
