@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from django.db import transaction
@@ -20,8 +20,10 @@ from tenants.core.diff import Change, diff
 from tenants.core.document import Document, canonical
 from tenants.core.text import plain
 from tenants.core.validation import validate
+from tenants.core.warnings import PolicyWarning
 from tenants.errors import Conflict
 from tenants.models import PolicyRevision, PolicyState
+from tenants.preview import warnings_of
 from tenants.selectors import revision_document
 from tenants.services.actors import Actor, require
 from tenants.services.audit import record_changes
@@ -38,6 +40,7 @@ class Applied:
     revision: int  # in force now
     changes: list[Change]
     created: bool
+    warnings: list[PolicyWarning] = field(default_factory=list)  # as things were before it
 
 
 def read_document(data: Mapping[str, Any] | str) -> Document:
@@ -108,11 +111,12 @@ def change(
         old = revision_document(seen.revision)
         new = propose(old)
         changes = diff(old, new)
+        warnings = warnings_of(old, new) if changes else []
         if dry_run or not changes:
-            return Applied(seen.revision, changes, created=False)
+            return Applied(seen.revision, changes, created=False, warnings=warnings)
         number = _write(seen, new, changes, actor, reason)
         if number is not None:
-            return Applied(number, changes, created=True)
+            return Applied(number, changes, created=True, warnings=warnings)
     raise Conflict("the policy is being changed by others all the time; try again")
 
 
