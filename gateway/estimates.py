@@ -5,9 +5,10 @@ from __future__ import annotations
 from gateway.admission import Estimate
 from gateway.run import Run
 from gateway.wire.request import ParsedCall
+from metering.core.error_book import ErrorBook
 from metering.core.predictor import OutputPredictor
 from metering.core.prompt_estimate import PromptEstimator
-from metering.learnt import Dumps, restore
+from metering.learnt import Dumps, restore, restore_errors
 
 MEDIA_TOKENS = 765  # one 1024×1024 picture in most open vision models; settled by the engine
 OPEN_CEILING_TOKENS = 4096  # held for a call without a limit, where policy has none either
@@ -17,10 +18,19 @@ class Estimates:
     def __init__(self, learnt: Dumps | None = None) -> None:
         self.output = OutputPredictor()
         self.prompt = PromptEstimator()
-        restore(learnt or Dumps(), self.output, self.prompt)
+        self.output_errors = ErrorBook()
+        self.prompt_errors = ErrorBook()
+        known = learnt or Dumps()
+        restore(known, self.output, self.prompt)
+        restore_errors(known, self.output_errors, self.prompt_errors)
 
     def learnt(self) -> Dumps:
-        return Dumps(self.output.dump(), self.prompt.dump())
+        return Dumps(
+            self.output.dump(),
+            self.prompt.dump(),
+            self.output_errors.dump(),
+            self.prompt_errors.dump(),
+        )
 
     def prompt_tokens(self, model: str, call: ParsedCall) -> int:
         text = self.prompt.estimate(model, call.prompt_bytes) if call.prompt_bytes else 0
@@ -43,6 +53,10 @@ class Estimates:
             or run.finish not in ("stop", "length", "tool_calls")
         ):
             return
+        if run.plan is not None:
+            held = run.plan.estimate
+            self.output_errors.add(model, run.usage.completion, held.output_tokens)
+            self.prompt_errors.add(model, run.usage.prompt, held.prompt_tokens)
         self.output.observe(application, model, run.usage.completion // call.choices)
         if not call.media:
             self.prompt.observe(model, call.prompt_bytes, run.usage.prompt - call.prompt_tokens)

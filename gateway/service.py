@@ -206,12 +206,17 @@ class Gateway:
             if await self._in_thread(current_version) == known:
                 return
             snapshot = await self._in_thread(load_snapshot)
-            corrections = await self._in_thread(self.corrections.read)
+            counted, at = self.accounts.sustained(), datetime.now(UTC)
+            corrections, returning = await self._in_thread(
+                lambda: self.corrections.read_change(counted, self.snapshot, snapshot, at)
+            )
         except Exception:
             metrics.policy_failures.inc()
             raise
         self._apply(snapshot)
-        self.corrections.apply(corrections, self.accounts, self.budget_of, time.monotonic())
+        now = time.monotonic()
+        self.corrections.apply(corrections, self.accounts, self.budget_of, now)
+        self.accounts.restore(returning, (), now, at)  # with the corrections contained
         log.info("policy in force", revision=snapshot.revision, version=snapshot.version)
 
     async def _sample(self) -> None:

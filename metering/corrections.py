@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 
 from django.db import transaction
@@ -16,9 +17,9 @@ from django.db.models import F
 from metering.core.accounts import LocalAccounts
 from metering.core.windows import Window, window_at
 from metering.models import BudgetWindow, Correction
-from metering.restore import budget_index
+from metering.restore import budget_index, load_returning
 from metering.store import BudgetOf
-from tenants.core.snapshot import PolicySnapshot
+from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
 from tenants.selectors import load_snapshot
 from tenants.services import Actor, record_counter
 
@@ -87,6 +88,18 @@ class CorrectionFeed:
     def read(self) -> list[Correction]:
         """From the database: those that are not applied yet."""
         return list(Correction.objects.filter(id__gt=self.seen).order_by("id"))
+
+    def read_change(
+        self, counted: Collection[str], old: PolicySnapshot, new: PolicySnapshot, at: datetime
+    ) -> tuple[list[Correction], list[tuple[BudgetPolicy, float]]]:
+        """Those, and what budgets that come with `new` have used (`restore.load_returning`) with
+        just these contained."""
+        while True:
+            found = self.read()
+            returning = load_returning(counted, old, new, at)
+            newest = found[-1].id if found else self.seen
+            if not Correction.objects.filter(id__gt=newest).exists():
+                return found, returning
 
     def apply(
         self, found: list[Correction], accounts: LocalAccounts, budget_of: BudgetOf, now: float

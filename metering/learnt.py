@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from metering.core.error_book import Buckets, ErrorBook
 from metering.core.predictor import OutputPredictor
 from metering.core.prompt_estimate import PromptEstimator
 from metering.models import Learnt
@@ -16,11 +17,13 @@ Dump = list[list[str | float]]
 class Dumps(msgspec.Struct, frozen=True):
     output: Dump = []
     prompt: Dump = []
+    output_errors: dict[str, Buckets] = {}  # by model
+    prompt_errors: dict[str, Buckets] = {}
 
 
 def save(dumps: Dumps, at: datetime) -> None:
     Learnt.objects.update_or_create(
-        name="estimates", defaults={"value": msgspec.to_builtins(dumps), "at": at}
+        name="estimates", defaults={"value": msgspec.to_builtins(dumps, str_keys=True), "at": at}
     )
 
 
@@ -28,7 +31,7 @@ def load() -> Dumps:
     """What was saved last; nothing where that is in a shape of another version."""
     value = Learnt.objects.filter(name="estimates").values_list("value", flat=True).first()
     try:
-        return msgspec.convert(value or {}, Dumps)
+        return msgspec.convert(value or {}, Dumps, strict=False)
     except msgspec.ValidationError:
         return Dumps()
 
@@ -36,3 +39,8 @@ def load() -> Dumps:
 def restore(dumps: Dumps, output: OutputPredictor, prompt: PromptEstimator) -> None:
     output.load(dumps.output)
     prompt.load(dumps.prompt)
+
+
+def restore_errors(dumps: Dumps, output: ErrorBook, prompt: ErrorBook) -> None:
+    output.load(dumps.output_errors)
+    prompt.load(dumps.prompt_errors)

@@ -12,6 +12,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +28,8 @@ from metering.journal_reader import Ended, JournalReader, set_aside
 from metering.live_check import compare
 from metering.restore import budget_index, load_accounts
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
+from tenants.errors import NotFound
+from tenants.selectors import past_snapshot
 
 __all__ = ["LedgerWriter", "PolicyBudgets", "Recovered", "load_accounts", "recover"]
 
@@ -35,6 +38,7 @@ LONGEST_PAUSE_S = 5.0
 SYNC_EVERY_S = 1.0
 
 OnCut = Callable[[Cut], None]
+OnBatch = Callable[[Sequence[Ended]], None]
 
 log = structlog.get_logger(__name__)
 
@@ -62,6 +66,32 @@ class PolicyBudgets:
         if self._policy() is not self._indexed:
             self.note()
         return self._index.get(account)
+
+
+class PastBudgets:
+    """For what a dead gateway left: an account that policy has no more is the budget that it was
+    under the revision its request was let in under. Else its counter would be too low where the
+    budget comes back, as with a tenant that is taken out and put in again."""
+
+    def __init__(self, budget_of: store.BudgetOf) -> None:
+        self._budget_of = budget_of
+        self._past: dict[str, BudgetPolicy] = {}
+        self._read: set[int] = set()
+
+    def note(self, batch: Sequence[Ended]) -> None:
+        """Call it before the batch is saved."""
+        unknown = {
+            ended.record.policy_revision
+            for ended in batch
+            if any(self(account) is None for account in ended.record.accounts)
+        }
+        for revision in sorted(unknown - self._read):
+            self._read.add(revision)
+            with suppress(NotFound):
+                self._past.update(budget_index(past_snapshot(revision)))
+
+    def __call__(self, account: str) -> BudgetPolicy | None:
+        return self._budget_of(account) or self._past.get(account)
 
 
 def save_or_set_aside(batch: Sequence[Ended], budget_of: store.BudgetOf, base: Path) -> int:
@@ -105,13 +135,15 @@ def recover(base: Path, budget_of: store.BudgetOf) -> Recovered:
         django.db.Error: the database is away; nothing is lost, the next start recovers it.
     """
     records = abandoned = 0
+    past = PastBudgets(budget_of)
     for folder in folders(base):
         with claim(folder) as dead:
             if dead:
                 reader = JournalReader(folder)
-                records += _save_all(reader, budget_of)
+                records += _save_all(reader, past, on_batch=past.note)
                 left = [_as_ended(entry.abandoned()) for entry in reader.open_entries()]
-                abandoned += save_or_set_aside(left, budget_of, base) if left else 0
+                past.note(left)
+                abandoned += save_or_set_aside(left, past, base) if left else 0
                 reader.close()
                 shutil.rmtree(folder, ignore_errors=True)  # it may just be another process's find
     if records or abandoned:
@@ -120,11 +152,15 @@ def recover(base: Path, budget_of: store.BudgetOf) -> Recovered:
 
 
 def _save_all(
-    reader: JournalReader, budget_of: store.BudgetOf, on_cut: OnCut = lambda cut: None
+    reader: JournalReader,
+    budget_of: store.BudgetOf,
+    on_cut: OnCut = lambda cut: None,
+    on_batch: OnBatch = lambda batch: None,
 ) -> int:
     saved = 0
     while (batch := reader.read()) or reader.at_cut:
         if batch:
+            on_batch(batch)
             saved += save_or_set_aside(batch, budget_of, reader.folder.parent)
         if cut := reader.commit():
             on_cut(cut)

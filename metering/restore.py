@@ -6,7 +6,7 @@ Bounded queries: one row for each budget with a running window, and the records 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 
 from django.db.models import Max
@@ -50,6 +50,18 @@ def load_accounts(
         if newest_correction() == correction:  # else one may be in the windows, or not
             accounts.restore(sustained, _recent(snapshot, at), now, at)
             return correction
+
+
+def load_returning(
+    counted: Collection[str], old: PolicySnapshot, new: PolicySnapshot, at: datetime
+) -> list[tuple[BudgetPolicy, float]]:
+    """What the ledger says of budgets that `new` has and `old` had not, and that are not `counted`
+    here yet: of a tenant that left before a restart and comes back in the same window. For
+    `LocalAccounts.restore`, before the first request under `new`."""
+    coming = (budget_index(new).keys() - budget_index(old).keys()).difference(counted)
+    if not coming:
+        return []
+    return [each for each in _sustained(new, at) if each[0].account in coming]
 
 
 def newest_correction() -> int:

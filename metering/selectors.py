@@ -16,11 +16,13 @@ from typing import Any, Literal
 from django.db.models import Max, QuerySet
 
 from metering import learnt
+from metering.core.error_book import ErrorBook, Errors
 from metering.core.predictor import OutputPredictor
 from metering.core.prompt_estimate import PromptEstimator
 from metering.core.record import UsageRecord
 from metering.minutes import Total, minutes, whole_minute
 from metering.models import Alert, BudgetWindow, GatewaySample, UsageRow
+from tenants.selectors import current_document
 
 Dimension = Literal["tenant", "application", "model", "lane"]
 
@@ -93,13 +95,15 @@ class PastWindow:
 
 @dataclass(frozen=True, slots=True)
 class EstimateError:
-    """How well the gateway guesses for one model; None: nothing learnt yet."""
+    """How well the gateway guesses for one model; None, or empty: nothing learnt yet."""
 
     model: str
     bytes_per_token: float | None
-    prompt_error: float | None  # relative, on the mean
+    prompt_error: float | None  # relative, on the mean; of the estimate from bytes alone
     output_tokens: float | None  # of an answer, on the mean
     output_error: float | None  # tokens, on the mean
+    prompt: Errors  # of what admission held, against what the engine counted
+    output: Errors
 
 
 def tenant_overview(since: datetime, until: datetime) -> list[Share]:
@@ -193,13 +197,22 @@ def open_alerts(limit: int = 20) -> list[Alert]:
 
 def estimate_errors() -> dict[str, EstimateError]:
     """By model, as a gateway saved it last: at most half a minute ago while one runs."""
+    known = learnt.load()
     output, prompt = OutputPredictor(), PromptEstimator()
-    learnt.restore(learnt.load(), output, prompt)
+    learnt.restore(known, output, prompt)
+    of_output, of_prompt = ErrorBook(), ErrorBook()
+    learnt.restore_errors(known, of_output, of_prompt)
     outputs, prompts = output.errors(), prompt.errors()
     nothing = (None, None)
     return {
-        model: EstimateError(model, *prompts.get(model, nothing), *outputs.get(model, nothing))
-        for model in sorted({*outputs, *prompts})
+        model: EstimateError(
+            model,
+            *prompts.get(model, nothing),
+            *outputs.get(model, nothing),
+            of_prompt.models().get(model) or Errors(),
+            of_output.models().get(model) or Errors(),
+        )
+        for model in sorted({*outputs, *prompts, *of_output.models(), *of_prompt.models()})
     }
 
 
@@ -207,6 +220,13 @@ def recent_records(tenant: str | None = None, limit: int = 50) -> list[UsageReco
     """The newest records, newest first."""
     rows = _rows(tenant, None, None).order_by("-at", "-id")[:limit]
     return [_record(row) for row in rows.values_list(*RECORD)]
+
+
+def knows_tenant(name: str | None) -> bool:
+    """It is in the policy, or has records still; None is all tenants."""
+    if name is None or UsageRow.objects.filter(tenant=name).exists():
+        return True
+    return any(tenant.name == name for tenant in current_document().tenants)
 
 
 def export_records(

@@ -71,6 +71,24 @@ def load_snapshot(at: datetime | None = None) -> PolicySnapshot:
     return compile_snapshot(document, keys, state.revision, state.version)
 
 
+def past_snapshot(revision: int) -> PolicySnapshot:
+    """What was in force as of a revision, with every key of its tenants, those too that are
+    revoked or have expired since: whose budgets a request of then counts against.
+
+    Raises:
+        NotFound: there is no such revision.
+    """
+    budgets = _key_budgets()
+    owned = ApiKey.objects.filter(public_id__in=list(budgets))
+    keys = [
+        KeyGrant(name, tenant, application or "", name.encode(), None, tuple(budgets[name]))
+        for name, tenant, application in owned.values_list(
+            "public_id", "tenant__name", "application__name"
+        )
+    ]
+    return compile_snapshot(revision_document(revision), keys, revision, 0)
+
+
 def key_grants(at: datetime) -> list[KeyGrant]:
     """Every secret that is accepted at `at`, with the earlier of its two ends."""
     budgets = _key_budgets()
@@ -135,4 +153,7 @@ def effective_policy(tenant: str) -> dict[str, tuple[Any, Origin]]:
 
 
 def membership_of(user: Any) -> Membership | None:
+    """Of an account, or of what calls with a service token (which has no row to look for)."""
+    if user.pk is None:
+        return getattr(user, "membership", None)
     return Membership.objects.select_related("tenant").filter(user_id=user.pk).first()

@@ -12,7 +12,7 @@ from django.utils.cache import patch_vary_headers
 from django_htmx.middleware import HtmxDetails
 
 from metering import selectors
-from metering.dashboards import assets, live, ranges
+from metering.dashboards import assets, errors, live, ranges
 from metering.dashboards.overview import overview as overview_of
 from metering.dashboards.usage import usage as usage_of
 from tenants import selectors as policy
@@ -193,7 +193,7 @@ def pools(request: HttpRequest) -> HttpResponse:
         for pool in policy.current_document().pools
     ]
     context = {"rows": rows, "live": now, "at": timezone.now()}
-    context["errors"] = selectors.estimate_errors()
+    context["errors"] = errors.rows()
     return render(request, "metering/pools.html", context)
 
 

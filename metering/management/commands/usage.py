@@ -122,6 +122,11 @@ class Command(BaseCommand):
             self.stdout.write(f"{account}: {used:,.12g} units used in its window now.")
 
     def export(self, options: dict[str, Any]) -> None:
+        if not selectors.knows_tenant(options["tenant"]):
+            raise CommandError(
+                f"--tenant is {options['tenant']!r}; it takes a tenant of the policy, or one that "
+                "has left it and whose records are still kept"
+            )
         records = selectors.export_records(options["tenant"], options["since"], options["until"])
         lines = export.lines(records, options["format"])
         if options["output"] is None:

@@ -11,6 +11,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from metering import export, store
+from tests import builders
 from tests.integration.metering.records import NOON, ended, record
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
@@ -90,3 +91,11 @@ def test_a_file_is_replaced_when_it_is_whole(tmp_path, monkeypatch):
 def test_a_folder_that_is_not_there_is_said_in_one_line(tmp_path):
     with pytest.raises(CommandError, match="cannot write"):
         exported("-o", str(tmp_path / "no" / "usage.jsonl"))
+
+
+def test_an_unknown_tenant_is_refused_and_one_that_left_is_not():
+    with pytest.raises(CommandError, match=r"--tenant is 'nope'; it takes a tenant of the policy"):
+        exported("--tenant", "nope")
+    assert ids("--tenant", "bob") == ["bobs"]  # in no policy here, and has a record
+    builders.apply_policy()
+    assert exported("--tenant", "stark") == ""  # in the policy, and has none

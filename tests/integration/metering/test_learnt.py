@@ -17,6 +17,8 @@ def taught():
     for _ in range(60):
         estimates.output.observe("acme/bot", "chat", 100)
         estimates.prompt.observe("chat", 3_000, 1_000)
+        estimates.output_errors.add("chat", 100, 80)
+        estimates.prompt_errors.add("chat", 1_000, 1_100)
     estimates.output.observe("acme/bot", "new", 7)
     return estimates
 
@@ -59,3 +61,21 @@ def test_errors_are_told_by_model():
     assert 0 < chat.prompt_error < 0.2
     assert new.bytes_per_token is None
     assert new.output_error == pytest.approx(249)
+
+
+def test_the_distribution_of_errors_survives_a_restart_and_is_told_by_model():
+    learnt.save(taught().learnt(), NOON)
+    after = Estimates(learnt.load())
+    assert after.output_errors.dump() == taught().output_errors.dump()
+    chat, new = selectors.estimate_errors().values()
+    assert chat.output.quantile(0.99) == pytest.approx(0.2, rel=0.03)
+    assert chat.prompt.median() == pytest.approx(-0.1, rel=0.03)
+    assert (chat.prompt.total, new.prompt.total) == (60, 0)
+
+
+def test_what_an_earlier_version_saved_is_still_taken_up():
+    old = taught().learnt()
+    value = {"output": old.output, "prompt": old.prompt}
+    Learnt.objects.create(name="estimates", at=NOON, value=value)
+    assert learnt.load().output == [list(row) for row in old.output]
+    assert learnt.load().prompt_errors == {}

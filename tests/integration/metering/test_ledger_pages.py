@@ -55,5 +55,7 @@ def test_the_pools_page_tells_how_good_the_estimates_are(admin):
     assert "Estimates" not in text_of(admin, "/pools/")
     learnt.save(taught().learnt(), datetime.now(UTC))
     text = text_of(admin, "/pools/")
-    assert "Bytes a prompt token" in text
     assert 'scope="row">chat</th>' in text
+    assert "bytes a token" in text
+    assert "10 to 25% too low: 100.0%" in text  # outputs: 100 came, 80 were held
+    assert "no request seen yet" in text  # of the model that is new

@@ -110,3 +110,16 @@ def test_pictures_say_nothing_about_the_bytes_of_a_token() -> None:
     estimates = Estimates()
     estimates.learn(BOT, "chat", call, ended(prompt=5000))
     assert estimates.prompt_tokens("chat", chat()) == Estimates().prompt_tokens("chat", chat())
+
+
+def test_how_far_off_the_held_estimate_was_is_kept_whoever_made_it() -> None:
+    estimates = Estimates()
+    run = ended(completion=40, prompt=100)
+    assert run.plan is not None
+    held = run.plan.estimate
+    estimates.learn(BOT, "chat", chat(), run)
+    assert estimates.output_errors.models()["chat"].total == 1
+    off = abs(100 - held.prompt_tokens) / 100
+    assert estimates.prompt_errors.models()["chat"].quantile(1.0) == pytest.approx(off, rel=0.03)
+    estimates.learn(BOT, "chat", chat(), ended(finish="cancelled"))
+    assert estimates.output_errors.models()["chat"].total == 1
