@@ -34,6 +34,11 @@ class Invalid(ValueError):
         super().__init__("; ".join(str(issue) for issue in self.issues))
 
 
+def refused(field: str, value: object, message: str) -> Invalid:
+    """One wrong field, as what the caller raises."""
+    return Invalid([Issue(field, None, short(value), message, (field,))])
+
+
 def short(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"

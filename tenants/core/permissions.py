@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from tenants.core.issue import refused, short
+
 RoleName = Literal["admin", "operator", "tenant-admin", "tenant-viewer"]
 Action = Literal[
     "policy.view",
@@ -55,3 +57,14 @@ def can_for(role: str, own_tenant: str | None, action: Action, tenant: str | Non
     if not can(role, action):
         return False
     return role not in TENANT_ROLES or (tenant is not None and tenant == own_tenant)
+
+
+def role_fits(role: str, tenant: str | None) -> None:
+    """Raises Invalid: tenant roles need a tenant, the others take none."""
+    if role not in ROLES:
+        allowed = ", ".join(ROLES)
+        raise refused("role", role, f"role is {short(role)}; it takes one of: {allowed}")
+    if role in TENANT_ROLES and not tenant:
+        raise refused("tenant", tenant, f"role {role} needs a tenant")
+    if role not in TENANT_ROLES and tenant:
+        raise refused("tenant", tenant, f"role {role} is for all tenants and takes none")

@@ -1,10 +1,13 @@
+from tenants.models.access import AccessToken, RecoveryCode
 from tenants.models.budget import Budget
 from tenants.models.history import AuditEntry, Immutable, PolicyRevision, PolicyState
 from tenants.models.keys import ApiKey, KeySecret
 from tenants.models.policy import Endpoint, Lane, Pool, Tier
+from tenants.models.remembered import RememberedAnswer
 from tenants.models.tenancy import Application, Membership, Role, Tenant
 
 __all__ = [
+    "AccessToken",
     "ApiKey",
     "Application",
     "AuditEntry",
@@ -17,6 +20,8 @@ __all__ = [
     "PolicyRevision",
     "PolicyState",
     "Pool",
+    "RecoveryCode",
+    "RememberedAnswer",
     "Role",
     "Tenant",
     "Tier",

@@ -79,7 +79,8 @@ class Role(models.TextChoices):
 
 
 class Membership(models.Model):
-    """The one role of one person; tenant roles belong to exactly one tenant."""
+    """The one role of one person, and how they must sign in; tenant roles belong to exactly one
+    tenant."""
 
     user = models.OneToOneField(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="membership"
@@ -88,6 +89,10 @@ class Membership(models.Model):
     tenant = models.ForeignKey(
         Tenant, on_delete=models.PROTECT, null=True, blank=True, related_name="memberships"
     )
+    must_change_password = models.BooleanField(default=False)  # it was made up by somebody else
+    must_use_totp = models.BooleanField(default=False)
+    sessions_since = models.DateTimeField(null=True, blank=True)  # those begun earlier have ended
+    from_sso = models.BooleanField(default=False)  # the role follows the identity provider's claim
 
     class Meta:
         constraints = [

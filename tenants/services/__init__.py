@@ -11,8 +11,22 @@ from tenants.services.audit import record_counter
 from tenants.services.documents import Applied, apply_document, read_document, rollback
 from tenants.services.keys import create_key, revoke_key, rotate_key
 from tenants.services.objects import create_object, delete_object, edit_object, object_etag
+from tenants.services.second_factor import require_totp, reset_totp
 from tenants.services.state import on_change
-from tenants.services.users import create_user, set_role
+from tenants.services.tokens import (
+    create_service_token,
+    renew_token,
+    revoke_own_token,
+    revoke_token,
+)
+from tenants.services.users import (
+    change_password,
+    create_user,
+    end_sessions,
+    reset_password,
+    set_enabled,
+    set_role,
+)
 
 __all__ = [
     "Actor",
@@ -25,18 +39,28 @@ __all__ = [
     "Source",
     "actor_for",
     "apply_document",
+    "change_password",
     "create_key",
     "create_object",
+    "create_service_token",
     "create_user",
     "delete_object",
     "edit_object",
+    "end_sessions",
     "object_etag",
     "on_change",
     "read_document",
     "record_counter",
+    "renew_token",
     "require",
+    "require_totp",
+    "reset_password",
+    "reset_totp",
     "revoke_key",
+    "revoke_own_token",
+    "revoke_token",
     "rollback",
     "rotate_key",
+    "set_enabled",
     "set_role",
 ]
