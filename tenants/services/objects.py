@@ -8,7 +8,7 @@ None takes a value away so that the tier's or the default holds again.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
@@ -21,6 +21,8 @@ from tenants.selectors import current_document
 from tenants.services.actors import Actor, require
 from tenants.services.documents import Applied, change
 
+Proposal = Callable[[Document], Document]
+
 
 def create_object(
     kind: Kind, fields: Mapping[str, Any], *, actor: Actor, reason: str = ""
@@ -31,17 +33,7 @@ def create_object(
         PolicyRefused: it exists already, or a field is wrong.
     """
     require(actor, "policy.edit")
-    name = str(fields.get(_key(kind), ""))
-
-    def propose(old: Document) -> Document:
-        if name in named(old, kind):
-            raise Invalid([_issue(_key(kind), name, f"{kind} {name!r} exists already")])
-        data = canonical(old)
-        items, own = _place(data, kind, name)
-        items.append(_patched({}, {**fields, _key(kind): own or fields.get(_key(kind))}))
-        return validate(data)
-
-    return change(propose, actor=actor, reason=reason)
+    return change(creating(kind, fields), actor=actor, reason=reason)
 
 
 def edit_object(
@@ -61,20 +53,7 @@ def edit_object(
         PolicyRefused: a field is wrong.
     """
     require(actor, "policy.edit")
-
-    def propose(old: Document) -> Document:
-        _check_seen(old, kind, name, etag)
-        data = canonical(old)
-        items, own = _place(data, kind, name)
-        position = _position(items, kind, own)
-        given = {key: value for key, value in fields.items() if key != _key(kind)}
-        if fields.get(_key(kind), own) not in (own, name):
-            renamed = fields[_key(kind)]
-            raise Invalid([_issue(_key(kind), renamed, f"a {kind} keeps its name: {name!r}")])
-        items[position] = _patched(items[position], given)
-        return validate(data)
-
-    return change(propose, actor=actor, reason=reason)
+    return change(editing(kind, name, fields, etag), actor=actor, reason=reason)
 
 
 def delete_object(
@@ -83,7 +62,53 @@ def delete_object(
     """Take one object out of the policy; refused while others name it. A tenant's keys and
     members keep their rows and work again once it is back."""
     require(actor, "policy.edit")
+    return change(deleting(kind, name, etag), actor=actor, reason=reason)
 
+
+def creating(kind: Kind, fields: Mapping[str, Any]) -> Proposal:
+    name = str(fields.get(_key(kind), ""))
+
+    def propose(old: Document) -> Document:
+        if name in named(old, kind):
+            raise Invalid([_issue(_key(kind), name, f"{kind} {name!r} exists already")])
+        data = canonical(old)
+        items, own = _place(data, kind, name)
+        items.append(_patched({}, {**fields, _key(kind): own or fields.get(_key(kind))}))
+        return validate(data)
+
+    return propose
+
+
+def editing(kind: Kind, name: str, fields: Mapping[str, Any], etag: str | None = None) -> Proposal:
+    def propose(old: Document) -> Document:
+        _check_seen(old, kind, name, etag)
+        own = name.rpartition("/")[2] if kind == "application" else name
+        if fields.get(_key(kind), own) not in (own, name):
+            renamed = fields[_key(kind)]
+            raise Invalid([_issue(_key(kind), renamed, f"a {kind} keeps its name: {name!r}")])
+        return editing_many(kind, [name], fields)(old)
+
+    return propose
+
+
+def editing_many(kind: Kind, names: Iterable[str], fields: Mapping[str, Any]) -> Proposal:
+    """The same merge patch on each of them."""
+    given = {key: value for key, value in fields.items() if key != _key(kind)}
+
+    def propose(old: Document) -> Document:
+        data, known = canonical(old), named(old, kind)
+        for name in names:
+            if name not in known:
+                raise NotFound(f"there is no {kind} {name!r}")
+            items, own = _place(data, kind, name)
+            position = _position(items, kind, own)
+            items[position] = _patched(items[position], given)
+        return validate(data)
+
+    return propose
+
+
+def deleting(kind: Kind, name: str, etag: str | None = None) -> Proposal:
     def propose(old: Document) -> Document:
         _check_seen(old, kind, name, etag)
         data = canonical(old)
@@ -91,7 +116,7 @@ def delete_object(
         del items[_position(items, kind, own)]
         return validate(data)
 
-    return change(propose, actor=actor, reason=reason)
+    return propose
 
 
 def object_etag(kind: Kind, name: str) -> str:
