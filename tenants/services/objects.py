@@ -125,10 +125,11 @@ def object_etag(kind: Kind, name: str) -> str:
     Raises:
         NotFound: there is no such object.
     """
-    return _etag(current_document(), kind, name)
+    return etag_of(current_document(), kind, name)
 
 
-def _etag(document: Document, kind: Kind, name: str) -> str:
+def etag_of(document: Document, kind: Kind, name: str) -> str:
+    """`object_etag` as of a document that was read already."""
     found = named(document, kind).get(name)
     if found is None:
         raise NotFound(f"there is no {kind} {name!r}")
@@ -137,7 +138,7 @@ def _etag(document: Document, kind: Kind, name: str) -> str:
 
 
 def _check_seen(document: Document, kind: Kind, name: str, etag: str | None) -> None:
-    current = _etag(document, kind, name)
+    current = etag_of(document, kind, name)
     if etag is not None and etag != current:
         raise Conflict(f"{kind} {name!r} was changed by somebody else meanwhile")
 
@@ -159,7 +160,20 @@ def _place(data: dict[str, Any], kind: Kind, name: str) -> tuple[list[dict[str, 
 
 
 def _position(items: list[dict[str, Any]], kind: Kind, own: str) -> int:
-    return next(i for i, item in enumerate(items) if item[_key(kind)] == own)
+    for position, item in enumerate(items):
+        if item[_key(kind)] == own:
+            return position
+    raise NotFound(f"there is no {kind} {own!r}")
+
+
+def _edit(data: dict[str, Any], kind: Kind, name: str, fields: Mapping[str, Any]) -> None:
+    items, own = _place(data, kind, name)
+    position = _position(items, kind, own)
+    if fields.get(_key(kind), own) not in (own, name):
+        renamed = fields[_key(kind)]
+        raise Invalid([_issue(_key(kind), renamed, f"a {kind} keeps its name: {name!r}")])
+    given = {key: value for key, value in fields.items() if key != _key(kind)}
+    items[position] = _patched(items[position], given)
 
 
 def _patched(target: Any, patch: Any) -> Any:
