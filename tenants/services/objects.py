@@ -56,6 +56,26 @@ def edit_object(
     return change(editing(kind, name, fields, etag), actor=actor, reason=reason)
 
 
+def edit_objects(
+    kind: Kind,
+    edits: Mapping[str, Mapping[str, Any]],
+    *,
+    actor: Actor,
+    expected_revision: int | None = None,
+    reason: str = "",
+) -> Applied:
+    """Change many objects of one kind, each by a merge patch of its own: all or none, as one
+    revision.
+
+    Raises:
+        NotFound, PolicyRefused: as in `edit_object`.
+        Conflict: `expected_revision` is no longer the one in force.
+    """
+    require(actor, "policy.edit")
+    proposal = editing_each(kind, edits)
+    return change(proposal, actor=actor, reason=reason, expected_revision=expected_revision)
+
+
 def delete_object(
     kind: Kind, name: str, *, actor: Actor, etag: str | None = None, reason: str = ""
 ) -> Applied:
@@ -82,11 +102,7 @@ def creating(kind: Kind, fields: Mapping[str, Any]) -> Proposal:
 def editing(kind: Kind, name: str, fields: Mapping[str, Any], etag: str | None = None) -> Proposal:
     def propose(old: Document) -> Document:
         _check_seen(old, kind, name, etag)
-        own = name.rpartition("/")[2] if kind == "application" else name
-        if fields.get(_key(kind), own) not in (own, name):
-            renamed = fields[_key(kind)]
-            raise Invalid([_issue(_key(kind), renamed, f"a {kind} keeps its name: {name!r}")])
-        return editing_many(kind, [name], fields)(old)
+        return editing_each(kind, {name: fields})(old)
 
     return propose
 
@@ -94,15 +110,18 @@ def editing(kind: Kind, name: str, fields: Mapping[str, Any], etag: str | None =
 def editing_many(kind: Kind, names: Iterable[str], fields: Mapping[str, Any]) -> Proposal:
     """The same merge patch on each of them."""
     given = {key: value for key, value in fields.items() if key != _key(kind)}
+    return editing_each(kind, dict.fromkeys(names, given))
+
+
+def editing_each(kind: Kind, edits: Mapping[str, Mapping[str, Any]]) -> Proposal:
+    """A merge patch of its own on each of them, by name."""
 
     def propose(old: Document) -> Document:
         data, known = canonical(old), named(old, kind)
-        for name in names:
+        for name, fields in edits.items():
             if name not in known:
                 raise NotFound(f"there is no {kind} {name!r}")
-            items, own = _place(data, kind, name)
-            position = _position(items, kind, own)
-            items[position] = _patched(items[position], given)
+            _edit(data, kind, name, fields)
         return validate(data)
 
     return propose
@@ -160,10 +179,7 @@ def _place(data: dict[str, Any], kind: Kind, name: str) -> tuple[list[dict[str, 
 
 
 def _position(items: list[dict[str, Any]], kind: Kind, own: str) -> int:
-    for position, item in enumerate(items):
-        if item[_key(kind)] == own:
-            return position
-    raise NotFound(f"there is no {kind} {own!r}")
+    return next(i for i, item in enumerate(items) if item[_key(kind)] == own)
 
 
 def _edit(data: dict[str, Any], kind: Kind, name: str, fields: Mapping[str, Any]) -> None:
