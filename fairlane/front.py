@@ -6,9 +6,13 @@ an address is an error of PostgreSQL's wherever it is looked up.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+from gateway.incoming import due
+
+TOO_SLOW = b"The body comes too slowly.\n"
 BODY_BYTES = 32 * 2**20  # a policy of 10 000 tenants takes about four
 TOO_LARGE = b"The body is larger than %d bytes, the limit.\n" % BODY_BYTES
 
@@ -32,20 +36,31 @@ def _length(scope: Any) -> int:
 
 
 class _Bounded:
-    """A body without a length is counted as it comes; past the bound, for Django, its caller has
-    hung up."""
+    """A body without a length is counted as it comes, and must keep coming; past a bound, for
+    Django, its caller has hung up."""
 
     def __init__(self, receive: Any, send: Any) -> None:
         self._receive = receive
         self._send = send
         self._left = BODY_BYTES
+        self._began = asyncio.get_running_loop().time()
+        self._is_whole = False
 
     async def __call__(self) -> Message:
-        message: Message = await self._receive()
+        if self._is_whole:  # what Django waits for now is its caller's hang-up
+            waited: Message = await self._receive()
+            return waited
+        try:
+            async with asyncio.timeout_at(due(self._began, BODY_BYTES - self._left)):
+                message: Message = await self._receive()
+        except TimeoutError:
+            return await self._cut_off(408, TOO_SLOW)
         self._left -= len(message.get("body", b""))
-        if self._left >= 0:
-            return message
-        await refuse(self._send, 413, TOO_LARGE)
+        self._is_whole = not message.get("more_body", False)
+        return message if self._left >= 0 else await self._cut_off(413, TOO_LARGE)
+
+    async def _cut_off(self, status: int, words: bytes) -> Message:
+        await refuse(self._send, status, words)
         return {"type": "http.disconnect"}
 
 

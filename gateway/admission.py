@@ -123,6 +123,7 @@ def make_plan(
     cost = service_cost(pool.cost, estimate.prompt_tokens, 0, estimate.output_tokens)
     ceiling = service_cost(pool.cost, estimate.prompt_tokens, 0, estimate.ceiling_tokens)
     tokens = estimate.prompt_tokens + estimate.output_tokens
+    named = call.max_output_tokens is not None
     tenant = who.tenant
     hold = Hold(
         request_id=request_id,
@@ -132,6 +133,7 @@ def make_plan(
         tokens=tokens,
         cost=cost,
         ceiling_cost=max(cost, ceiling),
+        ceiling_tokens=estimate.prompt_tokens + estimate.ceiling_tokens if named else tokens,
         interaction=interaction,
         soft_limits=tenant.soft_limits,
     )

@@ -4,7 +4,8 @@
 2. The record is in the journal before the caller sees the last byte of its answer.
 3. A caller that hangs up cancels this task wherever it waits; the engine's connection is closed
    on the way out, which aborts its work.
-4. An engine that failed before it answered anything is left for another one once, charged once.
+4. An engine that failed before the caller had anything of its answer is left for another one once,
+   charged once.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from gateway.incoming import Incoming
 from gateway.lost import lost_place, shed_error
 from gateway.relay import Relay, own_headers
 from gateway.run import Run, new_request_id
-from gateway.upstream.engines import EngineFailed, Engines, Response
+from gateway.upstream.engines import EngineFailed, Engines
 from gateway.wire import headers as wire_headers
 from gateway.wire.headers import Asked
 from gateway.wire.request import Kind, ParsedCall, parse
@@ -126,12 +127,7 @@ class Calls:
             pool, lane = self._find(run, run.who, call, asked)
         bound = self._plan(run, run.who, call, pool, lane, prompt)
         await self._wait_for_place(run)
-        response = await self._ask(run, call, asked, bound)
-        try:
-            relay = Relay(self._engines.client, exchange, run, call, self._charge, self._close)
-            await relay.relay(response)
-        finally:
-            await self._engines.client.close(response)
+        await self._run(exchange, run, call, asked, bound)
         self._estimates.learn(run.application_name(), run.model, call, run)
 
     async def _body(self, exchange: Exchange, run: Run) -> bytes:
@@ -221,24 +217,50 @@ class Calls:
         if run.place.alerts:
             self.alerts.used_up(run.plan.hold.budgets, run.place.alerts)
 
-    async def _ask(self, run: Run, call: ParsedCall, asked: Asked, bound: int | None) -> Response:
+    async def _run(
+        self, exchange: Exchange, run: Run, call: ParsedCall, asked: Asked, bound: int | None
+    ) -> None:
+        """At an engine; at another one where the first fails before the caller has anything."""
+        assert run.plan is not None
         run.asked = True
         self._journal.opened(open_entry(run))
+        run.deadline = asyncio.get_running_loop().time() + run.plan.pool.timeouts.total
         try:
-            return await self._engines.ask(run, call, asked, bound)
+            await self._run_once(exchange, run, call, asked, bound)
         except EngineFailed:
-            grant = self._governor.elsewhere(run.request_id, avoid=run.endpoint)
-            if grant is None:
+            if exchange.started or not self._goes_elsewhere(run):
                 raise
-            assert run.place is not None
-            run.place = replace(run.place, grant=grant)
-            run.endpoint = grant.endpoint
-            return await self._engines.ask(run, call, asked, bound)
+            await self._run_once(exchange, run, call, asked, bound)
+
+    async def _run_once(
+        self, exchange: Exchange, run: Run, call: ParsedCall, asked: Asked, bound: int | None
+    ) -> None:
+        try:
+            response = await self._engines.ask(run, call, asked, bound)
+            try:
+                relay = Relay(self._engines.client, exchange, run, call, self._charge, self._close)
+                await relay.relay(response)
+            finally:
+                await self._engines.client.close(response)
+        except ApiError:
+            if not exchange.started:
+                run.start_over()
+            raise
+
+    def _goes_elsewhere(self, run: Run) -> bool:
+        grant = self._governor.elsewhere(run.request_id, avoid=run.endpoint)
+        if grant is None:
+            return False
+        assert run.place is not None
+        run.place = replace(run.place, grant=grant)
+        run.endpoint = grant.endpoint
+        return True
 
     def _charge(self, run: Run, tokens: int) -> None:
         assert run.plan is not None
         prompt = run.plan.estimate.prompt_tokens
-        self._governor.charge(run.request_id, service_cost(run.plan.pool.cost, prompt, 0, tokens))
+        cost = service_cost(run.plan.pool.cost, prompt, 0, tokens)
+        self._governor.charge(run.request_id, prompt + tokens, cost)
 
     async def _refuse(self, exchange: Exchange, run: Run, error: ApiError) -> None:
         run.end(error.outcome)

@@ -1,6 +1,6 @@
 """One HTTP exchange with a caller, over ASGI.
 
-1. The body is read whole and bounded before anything is decided.
+1. The body is read whole, bounded in size and in time, before anything is decided.
 2. From then on one watcher waits for the caller to hang up; it cancels the task that serves the
    request, wherever that is waiting, and `gone` says that this was why. A caller that does not
    read its answer is gone as well, once its time is over.
@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from gateway.errors import ApiError, Outcome
+from gateway.incoming import PATIENCE_S, SLOWEST, due
 from metering.core.record import FinishReason
 
 Scope = MutableMapping[str, Any]
@@ -42,13 +43,15 @@ class Exchange:
         """The whole request body; `take` hears of each part that more will follow.
 
         Raises:
-            ApiError: request_too_large past `most` bytes; what `take` raises.
+            ApiError: request_too_large past `most` bytes; invalid_request where it comes too
+                slowly (`incoming.due`); what `take` raises.
             HungUp: the caller left while sending it.
         """
         parts: list[bytes] = []
         size = 0
+        began = asyncio.get_running_loop().time()
         while True:
-            message = await self._receive()
+            message = await self._part(due(began, size), size)
             if message["type"] == "http.disconnect":
                 raise HungUp
             part: bytes = message.get("body", b"")
@@ -62,6 +65,18 @@ class Exchange:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
             take(len(part))
 
+    async def _part(self, due_at: float, size: int) -> Message:
+        try:
+            async with asyncio.timeout_at(due_at):
+                return await self._receive()
+        except TimeoutError:
+            raise ApiError(
+                Outcome.INVALID_REQUEST,
+                f"The body comes too slowly: {size} bytes of it have arrived. It may take "
+                f"{PATIENCE_S:g} s, and a second more for each {SLOWEST} bytes.",
+                headers=[(b"connection", b"close")],
+            ) from None
+
     def watch(self) -> None:
         """From now on a caller that hangs up cancels the current task."""
         task = asyncio.current_task()
@@ -71,6 +86,8 @@ class Exchange:
 
     def expect_read_by(self, at: float) -> None:
         """A caller that has not taken all of its answer by then, on the loop's clock, is gone."""
+        if self._patience is not None:
+            self._patience.cancel()
         loop = asyncio.get_running_loop()
         self._patience = loop.call_at(at, self._leave, "timeout")
 

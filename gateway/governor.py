@@ -15,10 +15,12 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.admission import Plan
-from metering.core.hold import Admitted, RateState, Refused
+from metering.core import refusals
+from metering.core.hold import Admitted, Hold, RateState, Refused
 from metering.seam import Accounts
-from scheduling.core.model import Grant
+from scheduling.core.model import Grant, Ticket
 from scheduling.runtime import LocalScheduler
+from scheduling.seam import NotGranted
 from tenants.core.snapshot import LanePolicy
 
 
@@ -47,6 +49,7 @@ class Place(msgspec.Struct, frozen=True):
     queue_s: float
     rates: RateState
     alerts: tuple[str, ...] = ()  # accounts that it was let in past
+    tokens: int = 0  # that it holds in the minute
 
 
 class Governor(Protocol):
@@ -60,8 +63,8 @@ class Governor(Protocol):
     def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         """Another endpoint with room for a request whose endpoint failed before it answered."""
 
-    def charge(self, request_id: str, cost: float) -> None:
-        """Service units received so far, all told."""
+    def charge(self, request_id: str, tokens: int, cost: float) -> None:
+        """Tokens and service units received so far, all told."""
 
     def settle(self, request_id: str, tokens: int, cost: float) -> None:
         """The end, whatever it was: actual use replaces what was held. Only the first counts."""
@@ -93,11 +96,24 @@ class LocalGovernor:
             ticket = plan.ticket
             if lane.name != ticket.lane:
                 ticket = replace(ticket, lane=lane.name)
-            grant = await self.scheduler.acquire(ticket, lane.max_queue_seconds)
+            grant = await self._wait(hold, ticket, lane.max_queue_seconds)
         except BaseException:
-            self._release(plan.hold.request_id)
+            self._release(hold.request_id)
             raise
-        return Place(grant, lane, self._clock() - began, verdict.rates, verdict.alerts)
+        waited_s = self._clock() - began
+        return Place(grant, lane, waited_s, verdict.rates, verdict.alerts, verdict.tokens)
+
+    async def _wait(self, hold: Hold, ticket: Ticket, most_s: float) -> Grant:
+        if hold.limits.max_queued != 0:
+            return await self.scheduler.acquire(ticket, most_s)
+        try:
+            return await self.scheduler.acquire(ticket, 0.0)
+        except NotGranted as lost:
+            if lost.reason != "queue_timeout":
+                raise
+            self._release(hold.request_id)  # before its rates are told
+            rates = self.accounts.rates(hold.tenant, hold.limits, self._clock())
+            raise AdmissionRefused(refusals.no_waiting(hold, rates)) from None
 
     def _lane(self, plan: Plan, verdict: Admitted) -> LanePolicy:
         if verdict.demote:
@@ -117,8 +133,9 @@ class LocalGovernor:
     def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         return self.scheduler.retry_elsewhere(request_id, avoid)
 
-    def charge(self, request_id: str, cost: float) -> None:
+    def charge(self, request_id: str, tokens: int, cost: float) -> None:
         self.scheduler.charge(request_id, cost)
+        self.accounts.charge(request_id, tokens, cost, self._clock())
 
     def settle(self, request_id: str, tokens: int, cost: float) -> None:
         self.scheduler.settle(request_id, cost)

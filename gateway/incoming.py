@@ -1,7 +1,9 @@
-"""How much of callers' bodies a process holds while they come in, before any limit is asked.
+"""How much of callers' bodies a process holds while they come in, before any limit is asked; and
+for how long.
 
 A body says whose it is before it says what it wants. So a tenant that may have one call running
-could begin a thousand large ones, end none, and leave no memory for the others.
+could begin a thousand large ones, end none, and leave no memory for the others. And one that comes
+a byte at a time would hold a connection for good.
 """
 
 from __future__ import annotations
@@ -13,6 +15,13 @@ from contextlib import contextmanager
 from gateway.errors import ApiError, Outcome
 
 BODIES_A_TENANT = 16  # of the largest size, or any number of smaller ones
+PATIENCE_S = 30.0  # for any body; a large one has longer, as long as it keeps coming
+SLOWEST = 32 * 1024  # bytes a second
+
+
+def due(began: float, received: int) -> float:
+    """When more of a body must have come, of which so many bytes are there."""
+    return began + PATIENCE_S + received / SLOWEST
 
 
 class Incoming:

@@ -3,7 +3,9 @@
 1. Nothing is sent before there is something to send: until then a failure is still an HTTP error.
 2. After that a stream that breaks ends with an error event, never with a silent `[DONE]`.
 3. `close` runs before the caller gets the last byte.
-4. The pool's total time bounds a caller that does not read, too: its slot is not its to keep.
+4. The pool's total time runs from the moment that an engine is asked, another one's time included,
+   to the last byte. It bounds a caller that does not read, too: its slot is not its to keep.
+5. What an engine says after `[DONE]` is not passed on.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from gateway.errors import ApiError, Outcome, sse_error_event
 from gateway.exchange import Exchange, Headers
 from gateway.run import Run
 from gateway.upstream.client import EngineClient
-from gateway.upstream.engines import Response, TransportError, failure
+from gateway.upstream.engines import EngineFailed, Response, TransportError, failure
 from gateway.wire.headers import ratelimit_headers, to_caller
 from gateway.wire.request import ParsedCall
 from gateway.wire.stream import StreamMeter
@@ -48,7 +50,7 @@ class Relay:
         self._charge = charge
         self._close = close
         assert run.plan is not None
-        self._deadline = asyncio.get_running_loop().time() + run.plan.pool.timeouts.total
+        self._deadline = run.deadline
 
     async def relay(self, response: Response) -> None:
         """Raises:
@@ -68,7 +70,7 @@ class Relay:
         parts: list[bytes] = []
         size = 0
         try:
-            async for part in self._pieces(response, first_s=None):
+            async for part in self._pieces(response):
                 parts.append(part)
                 size += len(part)
                 if size > MAX_ANSWER_BYTES:
@@ -98,7 +100,7 @@ class Relay:
             broke = await self._pass_on(response, meter)
             ending = meter.finish()
             if broke is None and not ending.complete:
-                broke = ApiError(Outcome.ENGINE_ERROR, "The engine broke off its answer.")
+                broke = EngineFailed(Outcome.ENGINE_ERROR, "The engine broke off its answer.")
         finally:
             run.note_stream(meter)
         if broke is None:
@@ -118,7 +120,7 @@ class Relay:
         assert run.plan is not None
         charge_at = run.plan.estimate.output_tokens + CHARGE_EVERY_TOKENS
         try:
-            async for chunk in self._pieces(response, run.plan.pool.timeouts.first_token):
+            async for chunk in self._pieces(response, run.first_by):
                 shown = meter.feed(chunk)
                 if meter.error is not None:
                     shown = shown.removesuffix(DONE)
@@ -146,9 +148,12 @@ class Relay:
             await self._exchange.start(200, self._headers(response))
         await self._exchange.finish(rest)
 
-    def _pieces(self, response: Response, first_s: float | None) -> AsyncIterator[bytes]:
+    def _pieces(self, response: Response, first_by: float | None = None) -> AsyncIterator[bytes]:
         assert self._run.plan is not None
         idle_s = self._run.plan.pool.timeouts.idle
+        first_s = None
+        if first_by is not None:
+            first_s = max(0.0, first_by - asyncio.get_running_loop().time())
         return self._client.iterate(response, idle_s, self._deadline, first_s)
 
     def _headers(self, response: Response) -> Headers:

@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 
 from msgspec.structs import replace
 
@@ -55,6 +56,8 @@ class Run:
     usage_is_exact: bool = True  # not of one choice, taken for the others too
     counted_tokens: int = 0  # completion tokens seen in the delivered answer
     first_at: float | None = None
+    deadline: float = inf  # on the loop's clock: when its answer must be complete,
+    first_by: float = inf  # and when the engine asked last must have begun it
     outcome: Outcome = Outcome.OK
     finish: FinishReason = "stop"
     throttle_reason: str = ""
@@ -71,11 +74,18 @@ class Run:
         if self.outcome is Outcome.OK:
             self.finish = finish_reason(meter.finish_reasons)
 
+    def start_over(self) -> None:
+        """Its engine failed before the caller had anything of an answer: it is as if that had
+        never been asked."""
+        self.answering = self.streamed = False
+        self.usage, self.usage_is_final, self.usage_is_exact = None, True, True
+        self.counted_tokens = 0
+
     def correct_rates(self, tokens: int) -> None:
         """What is left after it, now that it is known: of use to an answer not yet begun."""
         left = self.rates.remaining_tokens
-        if self.plan is not None and left is not None:
-            left += self.plan.hold.tokens - tokens
+        if self.place is not None and left is not None:
+            left += self.place.tokens - tokens
             self.rates = replace(self.rates, remaining_tokens=left)
 
     def application_name(self) -> str:

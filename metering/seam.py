@@ -17,6 +17,9 @@ class Accounts(Protocol):
         """Replace the hold by what was used, in the windows it was taken in. Only the first call
         for an id counts; an unknown id is nothing."""
 
+    def charge(self, request_id: str, tokens: int, cost: float, now: float) -> None:
+        """What it took so far, all told; counts only past what is held for it already."""
+
     def release(self, request_id: str, now: float, at: datetime) -> None:
         """Give back all that `reserve` took, the count of requests too: it never ran."""
 

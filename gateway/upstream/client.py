@@ -164,4 +164,4 @@ class _Pieces:
     def _too_late(self) -> httpx.ReadTimeout:
         if self._loop.time() >= self._deadline:
             return httpx.ReadTimeout("the answer was not complete in time")
-        return httpx.ReadTimeout(f"nothing arrived for {self._patience:g} s")
+        return httpx.ReadTimeout(f"nothing arrived for {self._patience:.3g} s")

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import hmac
 import os
@@ -127,24 +128,38 @@ class Engines:
             lane=run.place.lane.name,
         )
         headers = to_engine(asked, run.request_id, [*policy_headers, *self._key_header(pool)])
-        limits = pool.timeouts
+        connect_s, first_byte_s = self._patience(run, call)
         try:
             response = await self.client.send(
                 "POST",
                 run.endpoint + PATHS[call.kind],
                 headers,
                 body,
-                connect_s=limits.connect,
-                # A whole answer has no first token to see: its head comes when all is done.
-                first_byte_s=limits.first_token if call.stream else limits.total,
+                connect_s=connect_s,
+                first_byte_s=first_byte_s,
             )
         except TransportError as error:
-            if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            cut_short = connect_s < pool.timeouts.connect
+            if isinstance(error, httpx.ConnectError) or (
+                isinstance(error, httpx.ConnectTimeout) and not cut_short
+            ):
                 self._unreachable(pool.model, run.endpoint)
             raise failure(error) from error
         if response.status_code == 200:
             return response
-        raise await self._refusal(response, dialect, limits.connect)
+        raise await self._refusal(response, dialect, connect_s)
+
+    def _patience(self, run: Run, call: ParsedCall) -> tuple[float, float]:
+        """For the connection, and for the answer's first byte: within the time of the whole call,
+        of which another endpoint may have used up some."""
+        assert run.plan is not None
+        limits, now = run.plan.pool.timeouts, asyncio.get_running_loop().time()
+        left = run.deadline - now
+        if left <= 0:
+            raise ApiError(Outcome.ENGINE_TIMEOUT, "The engine took too long.")
+        # A whole answer has no first token to see: its head comes when all is done.
+        run.first_by = now + limits.first_token if call.stream else run.deadline
+        return min(limits.connect, left), min(run.first_by - now, left)
 
     def _key_header(self, pool: PoolPolicy) -> list[tuple[bytes, bytes]]:
         value = self._authorization.get(pool.model)

@@ -9,7 +9,8 @@
    several tokens into a frame but never send one for nothing.
 4. A usage of the whole request (a frame without choices) beats running ones; of those the last
    for each choice counts, so a usage that comes on every frame is counted once (case D13).
-5. JSON is parsed only where bytes say that there may be something to read. Frames of one stream
+5. After `[DONE]` nothing is passed on and nothing counts.
+6. JSON is parsed only where bytes say that there may be something to read. Frames of one stream
    differ in one text, so what surrounds it is learnt; a frame of that shape needs two comparisons.
 """
 
@@ -119,6 +120,8 @@ class StreamMeter:
         Raises:
             ApiError: engine_error, an event is larger than the limit.
         """
+        if self.done:
+            return b""
         if not self._split and len(chunk) <= self._split.limit:
             shown = self._content(chunk)
             if shown is not None:
@@ -146,6 +149,8 @@ class StreamMeter:
         return len(self.finish_reasons) >= self._expected
 
     def _event(self, event: bytes) -> bytes:
+        if self.done:
+            return b""
         if (shown := self._content(event)) is not None:
             return shown
         data = sse.data_of(event)

@@ -26,37 +26,14 @@ import msgspec
 from metering.core import refusals
 from metering.core.budgets import BurstBucket, Counter, SustainedAccount
 from metering.core.hold import Admitted, Hold, RateState, Refused
-from metering.core.interactions import Interactions
-from metering.core.rates import SlidingWindow
+from metering.core.tenant_use import TenantUse, rate_refusal, rate_state, tokens_to_hold
 from metering.core.windows import Window
 from tenants.core.snapshot import BudgetPolicy, Limits
 
 
-class TenantUse:
-    """What one tenant took in the last minute, and how many of its requests are open."""
-
-    __slots__ = ("interactions", "open", "requests", "tokens")
-
-    def __init__(self) -> None:
-        self.requests = SlidingWindow()
-        self.tokens = SlidingWindow()
-        self.interactions = Interactions()
-        self.open = 0
-
-    def advance(self, now: float) -> None:
-        self.requests.advance(now)
-        self.tokens.advance(now)
-
-    def idle(self, now: float) -> bool:
-        if self.open:
-            return False
-        self.advance(now)
-        self.interactions.forget(now)
-        return not (self.requests.total or self.tokens.total or self.interactions)
-
-
-class Reservation(msgspec.Struct, frozen=True):
-    """Where one open request was taken, by reference: settling needs no look-up."""
+class Reservation(msgspec.Struct):
+    """Where one open request was taken, by reference: settling needs no look-up. `tokens`, `cost`
+    and amounts rise where it turns out larger than was held."""
 
     use: TenantUse
     slot: int
@@ -119,9 +96,25 @@ class LocalAccounts:
         claim = self._claim(hold, use, now, at)
         if isinstance(claim, Refused):
             return claim
-        self._take(hold, use, claim, now)
-        rates = _rate_state(use, hold.limits, now)
-        return Admitted(rates, claim.demote, claim.alerts, claim.goes_on)
+        tokens = self._take(hold, use, claim, now)
+        rates = rate_state(use, hold.limits, now)
+        return Admitted(rates, claim.demote, claim.alerts, claim.goes_on, tokens)
+
+    def charge(self, request_id: str, tokens: int, cost: float, now: float) -> None:
+        """What it took so far, all told; counts only past what is held for it already."""
+        taken = self._open.get(request_id)
+        if taken is None:
+            return
+        if (more_tokens := tokens - taken.tokens) > 0:
+            taken.tokens = tokens
+            taken.use.tokens.correct(taken.slot, more_tokens)
+            taken.use.held.correct(taken.slot, more_tokens)
+        if (more := cost - taken.cost) > 0:
+            taken.cost = cost
+            for bucket, _ in taken.bursts:
+                bucket.drain(bucket.refill, now)
+                bucket.charge(more)
+            taken.sustained = [(each, each.charge(held, cost)) for each, held in taken.sustained]
 
     def settle(self, request_id: str, tokens: int, cost: float, now: float, at: datetime) -> None:
         """Replace the hold by what was used, in the windows it was taken in. Only the first call
@@ -131,6 +124,7 @@ class LocalAccounts:
             return
         taken.use.open -= 1
         taken.use.tokens.correct(taken.slot, tokens - taken.tokens)
+        taken.use.held.correct(taken.slot, -taken.tokens)
         for bucket, number in taken.bursts:
             bucket.drain(bucket.refill, now)
             bucket.settle(number, taken.cost, cost)
@@ -150,7 +144,7 @@ class LocalAccounts:
         """As `Admitted.rates`, without asking for anything."""
         use = self._tenants.get(tenant) or TenantUse()
         use.advance(now)
-        return _rate_state(use, limits, now)
+        return rate_state(use, limits, now)
 
     def budgets(
         self, budgets: tuple[BudgetPolicy, ...], now: float, at: datetime
@@ -199,7 +193,7 @@ class LocalAccounts:
 
     def _claim(self, hold: Hold, use: TenantUse, now: float, at: datetime) -> Claim | Refused:
         goes_on = bool(hold.interaction) and use.interactions.goes_on(hold.interaction, now)
-        refusal = None if goes_on else _rate_refusal(hold, use, now)
+        refusal = None if goes_on else rate_refusal(hold, use, now)
         if refusal:
             return refusal
         claim = Claim(goes_on=goes_on)
@@ -210,7 +204,7 @@ class LocalAccounts:
             if claim.refusals:
                 return max(claim.refusals, key=lambda refused: refused.retry_after_s)
         if _depth_reached(use.open, hold):
-            return refusals.depth(hold, use.open, _rate_state(use, hold.limits, now))
+            return refusals.depth(hold, use.open, rate_state(use, hold.limits, now))
         return claim
 
     def _claim_budget(
@@ -238,7 +232,7 @@ class LocalAccounts:
         elif policy.on_exhausted == "alert":
             claim.alerts += (policy.account,)
         else:
-            rates = _rate_state(use, hold.limits, now)
+            rates = rate_state(use, hold.limits, now)
             claim.refusals.append(
                 refusals.burst(policy, bucket, hold.cost, rates)
                 if policy.kind == "burst"
@@ -247,18 +241,22 @@ class LocalAccounts:
 
     # --- taking -----------------------------------------------------------------------------
 
-    def _take(self, hold: Hold, use: TenantUse, claim: Claim, now: float) -> None:
+    def _take(self, hold: Hold, use: TenantUse, claim: Claim, now: float) -> int:
+        """Returns the tokens that it holds in the minute."""
         use.open += 1
         use.requests.add(now, 1)
-        slot = use.tokens.add(now, hold.tokens)
+        tokens = tokens_to_hold(hold, use)
+        slot = use.tokens.add(now, tokens)
+        use.held.add(now, tokens)
         for counter, amount in claim.sustained:
             counter.take(amount)
         bursts = [(bucket, bucket.take(hold.cost)) for bucket in claim.bursts]
         name = hold.interaction
         counted = name if name and use.interactions.take(name, now) else ""
         self._open[hold.request_id] = Reservation(
-            use, slot, hold.tokens, hold.cost, bursts, claim.sustained, counted
+            use, slot, tokens, hold.cost, bursts, claim.sustained, counted
         )
+        return tokens
 
     # --- finding and forgetting --------------------------------------------------------------
 
@@ -319,39 +317,14 @@ class LocalAccounts:
         }
 
 
-def _rate_refusal(hold: Hold, use: TenantUse, now: float) -> Refused | None:
-    limits = hold.limits
-    for name, limit, window, need in (
-        ("requests_per_minute", limits.requests_per_minute, use.requests, 1),
-        ("tokens_per_minute", limits.tokens_per_minute, use.tokens, hold.tokens),
-    ):
-        if limit is None or name in hold.soft_limits:
-            continue
-        most = limit - max(1, min(need, limit))  # a request past the whole limit runs alone
-        if window.total > most:
-            wait_s = window.wait_s(now, most)
-            rates = _rate_state(use, limits, now)
-            return refusals.rate(hold, name, limit, window.total, need, wait_s, rates)
-    return None
-
-
 def _depth_reached(open_now: int, hold: Hold) -> bool:
-    """The queue is full as it stands, or would be once all that may run does."""
+    """The queue is full as it stands, or would be once all that may run does. Where nothing may
+    run, nothing may wait either."""
     running, queued = hold.limits.max_running, hold.limits.max_queued
+    if running == 0:
+        return True
     if queued is None:
         return False
     if hold.queued and hold.queued >= queued:
         return True
     return running is not None and open_now >= running + queued
-
-
-def _rate_state(use: TenantUse, limits: Limits, now: float) -> RateState:
-    requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
-    return RateState(
-        limit_requests=requests,
-        remaining_requests=None if requests is None else max(0, requests - use.requests.total),
-        reset_requests_s=0.0 if requests is None else use.requests.reset_s(now),
-        limit_tokens=tokens,
-        remaining_tokens=None if tokens is None else tokens - use.tokens.total,
-        reset_tokens_s=0.0 if tokens is None else use.tokens.reset_s(now),
-    )

@@ -76,6 +76,13 @@ class BurstBucket:
         self.reserved += cost
         return number
 
+    def charge(self, more: float) -> None:
+        """One of the holds turns out larger than it was. What of it is given back in the end is
+        bounded like a refund of the hold: never too much."""
+        self._note_low()
+        self.used += more
+        self.reserved += more
+
     def settle(self, number: int, held: float, actual: float) -> None:
         self.holds -= 1
         self.reserved = self.reserved - held if self.holds else 0.0
@@ -136,6 +143,13 @@ class Counter:
     def take(self, amount: float) -> None:
         self.reserved += amount
         self.holds += 1
+
+    def charge(self, held: float, cost: float) -> float:
+        """A hold turns out to be for no less than `cost`; returns what it is now."""
+        if cost <= held:
+            return held
+        self.reserved += cost - held
+        return cost
 
     def settle(self, held: float, actual: float) -> None:
         self.holds -= 1

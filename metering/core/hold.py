@@ -21,6 +21,7 @@ class Hold(msgspec.Struct, frozen=True):
     tokens: int  # expected prompt + completion, for tokens_per_minute
     cost: float  # expected service units, held against burst budgets
     ceiling_cost: float  # the most that it can cost, held against sustained budgets
+    ceiling_tokens: int = 0  # prompt + what its caller said that it may write, where it said so
     interaction: str = ""  # rates and burst refuse its first call only
     soft_limits: frozenset[SoftLimit] = frozenset()  # those that do not refuse at this moment
     queued: int = 0  # how many of the tenant's requests wait already
@@ -42,6 +43,7 @@ class Admitted(msgspec.Struct, frozen=True):
     demote: bool = False  # a budget with on_exhausted: demote is used up
     alerts: tuple[str, ...] = ()  # accounts used up whose on_exhausted is alert
     goes_on: bool = False  # a later call of its interaction
+    tokens: int = 0  # held in the minute
 
 
 class Refused(msgspec.Struct, frozen=True):

@@ -14,21 +14,39 @@ from tenants.core.snapshot import BudgetPolicy
 
 SOON_S = 1.0  # least wait; and the wait where only the end of a running request helps
 NEVER_S = 86_400.0  # a limit of zero, a bucket without refill: come back when policy may differ
-UNITS = {"requests_per_minute": "requests", "tokens_per_minute": "tokens"}
 
 
-def rate(
-    hold: Hold, name: str, limit: int, used: int, need: int, wait_s: float, rates: RateState
-) -> Refused:
+def requests(hold: Hold, limit: int, used: int, wait_s: float, rates: RateState) -> Refused:
     wait_s = _bounded(wait_s if limit > 0 else NEVER_S)
     return Refused(
-        limit=name,
+        limit="requests_per_minute",
         code="rate_limit_exceeded",
         message=(
-            f"Tenant '{hold.tenant}' may use {limit} {UNITS[name]} a minute ({name}); {used} are "
-            f"used and this request needs {need}. Come back in {ceil(wait_s)} s."
+            f"Tenant '{hold.tenant}' may send {limit} requests a minute (requests_per_minute); "
+            f"{used} are used. Come back in {ceil(wait_s)} s."
         ),
         retry_after_s=wait_s,
+        rates=rates,
+    )
+
+
+def tokens(
+    hold: Hold, limit: int, used: int, held: int, wait_s: float | None, rates: RateState
+) -> Refused:
+    """`wait_s` is None where only what requests under way hold is in the way."""
+    come = "Come back when one has ended, or ask for a smaller max_tokens."
+    if wait_s is not None:
+        wait_s = _bounded(wait_s if limit > 0 else NEVER_S)
+        come = f"Come back in {ceil(wait_s)} s."
+    most = max(hold.tokens, hold.ceiling_tokens)
+    return Refused(
+        limit="tokens_per_minute",
+        code="rate_limit_exceeded",
+        message=(
+            f"Tenant '{hold.tenant}' may use {limit} tokens a minute (tokens_per_minute); {used} "
+            f"are used, {held} are held by requests under way, and this one may take {most}. {come}"
+        ),
+        retry_after_s=SOON_S if wait_s is None else wait_s,
         rates=rates,
     )
 
@@ -73,16 +91,37 @@ def sustained(
 
 def depth(hold: Hold, open_now: int, rates: RateState) -> Refused:
     running, queued = hold.limits.max_running, hold.limits.max_queued
-    may = f"queue {queued} requests (max_queued); {hold.queued} wait"
-    if running is not None and open_now >= running + (queued or 0):
+    wait_s, come = SOON_S, "Come back when one has ended."
+    limit = "max_queued" if queued else "max_running"
+    if running == 0:
+        limit, may = "max_running", "run no requests (max_running is 0)"
+        wait_s, come = NEVER_S, "Ask your platform team to raise it."
+    elif running is not None and open_now >= running + (queued or 0):
         may = (
             f"run {running} requests at once (max_running) and queue {queued} more (max_queued); "
             f"{open_now} are open"
         )
+    else:
+        limit = "max_queued"
+        may = f"queue {queued} requests (max_queued); {hold.queued} wait"
     return Refused(
-        limit="max_queued" if queued else "max_running",
+        limit=limit,
         code="rate_limit_exceeded",
-        message=f"Tenant '{hold.tenant}' may {may}. Come back when one has ended.",
+        message=f"Tenant '{hold.tenant}' may {may}. {come}",
+        retry_after_s=wait_s,
+        rates=rates,
+    )
+
+
+def no_waiting(hold: Hold, rates: RateState) -> Refused:
+    """There is no place at once, and `max_queued` is 0."""
+    return Refused(
+        limit="max_queued",
+        code="rate_limit_exceeded",
+        message=(
+            f"Tenant '{hold.tenant}' may queue no requests (max_queued is 0), and no place is free "
+            "at this moment. Come back when one has ended."
+        ),
         retry_after_s=SOON_S,
         rates=rates,
     )

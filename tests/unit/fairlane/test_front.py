@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from fairlane import front
+from gateway import incoming
 
 LIMIT = 1000
 
@@ -65,6 +67,47 @@ async def test_a_body_that_is_announced_too_large_is_not_read_at_all() -> None:
 @pytest.mark.parametrize("length", [None, b"-1", b"ten"])
 async def test_a_body_of_unknown_length_is_counted_as_it_comes(length: bytes | None) -> None:
     assert await ask(*[b"x" * 300] * 100, length=length) == (413, 900)
+
+
+async def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(incoming, "PATIENCE_S", 0.01)
+    sent: list[Any] = []
+    heard: list[str] = []
+    parts = iter([{"type": "http.request", "body": b"half", "more_body": True}])
+
+    async def receive() -> Any:
+        return next(parts, None) or await asyncio.Event().wait()
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def django(scope: Any, receive: Any, send: Any) -> None:
+        heard.extend([(await receive())["type"] for _ in range(2)])
+
+    scope = {"type": "http", "path": "/login/", "query_string": b"", "headers": []}
+    await front.ask(django, scope, receive, send)
+    assert heard == ["http.request", "http.disconnect"]
+    assert sent[0]["status"] == 408
+
+
+async def test_a_caller_may_take_its_time_once_its_body_is_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A live page's stream waits for hours for nothing but its caller's hang-up."""
+    monkeypatch.setattr(incoming, "PATIENCE_S", -1.0)
+    messages: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def receive() -> Any:
+        return await messages.get()
+
+    async def django(scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        asyncio.get_running_loop().call_later(0.01, messages.put_nowait, {"type": "left"})
+        assert await receive() == {"type": "left"}
+
+    messages.put_nowait({"type": "http.request", "body": b"", "more_body": False})
+    scope = {"type": "http", "path": "/", "query_string": b"", "headers": []}
+    await front.ask(django, scope, receive, lambda message: None)
 
 
 @pytest.mark.parametrize(

@@ -113,6 +113,13 @@ def test_the_plan_holds_expected_and_worst_cost_in_the_pools_own_units() -> None
     assert (made.ticket.cost, made.ticket.load) == (80.0, 30.0)
 
 
+def test_the_minute_holds_what_the_caller_named_and_else_what_is_expected() -> None:
+    named = plan(call=chat(max_tokens=100), estimate=Estimate(10, 20, 100)).hold
+    silent = plan(estimate=Estimate(10, 20, 100)).hold
+    assert (named.tokens, named.ceiling_tokens) == (30, 110)
+    assert (silent.tokens, silent.ceiling_tokens) == (30, 30)
+
+
 def test_the_worst_case_is_never_less_than_what_is_expected() -> None:
     hold = plan(estimate=Estimate(10, 20, 5)).hold
     assert hold.ceiling_cost == hold.cost

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,7 +14,7 @@ from gateway.errors import Outcome
 from scheduling.core.model import DropReason
 from tenants.core.snapshot import PolicySnapshot
 from tests.unit.gateway.cast import A, B, snapshot
-from tests.unit.gateway.world import Caller, World, full_stream, never, streamed, whole
+from tests.unit.gateway.world import Caller, Stream, World, full_stream, never, streamed, whole
 
 ONE_SLOT = {"endpoints": [{"url": A}], "capacity": {"max_running": 1, "max_running_tokens": 9999}}
 HOURLY = {"name": "hourly", "kind": "sustained", "cost": 1, "period": "hour"}
@@ -22,6 +23,11 @@ HOURLY = {"name": "hourly", "kind": "sustained", "cost": 1, "period": "hour"}
 def busy(**alice: Any) -> PolicySnapshot:
     """One slot, and a lane that waits for a moment only."""
     return snapshot(alice=alice, pool=ONE_SLOT, lane={"max_queue_seconds": 0.01})
+
+
+def half(then: str) -> httpx.Response:
+    headers = {"content-type": "application/json"}
+    return httpx.Response(200, headers=headers, stream=Stream(b'{"choices": [', then=then))
 
 
 async def ok(world: World) -> Caller:
@@ -250,6 +256,73 @@ async def test_an_engine_that_fails_before_it_answers_is_left_for_another(failur
     assert caller.status == 200
     assert [str(a.url).removesuffix("/chat/completions") for a in world.asked] == [A, B]
     assert (world.record.endpoint, world.record.cost) == (B, 18.0)  # once
+    assert world.is_empty
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("then", ["break", "end"])
+async def test_an_engine_that_breaks_off_before_its_first_byte_is_left_for_another(
+    stream: bool, then: str
+) -> None:
+    """It had said 200; the caller has nothing of it."""
+    world = World()
+    other = streamed(*full_stream()) if stream else whole(prompt=12, completion=2)
+    broken = streamed(then=then) if stream else half(then="break")
+    caller = await world.ask(broken, other, stream=stream)
+    assert caller.status == 200
+    assert [str(a.url).removesuffix("/chat/completions") for a in world.asked] == [A, B]
+    record = world.record
+    assert (record.endpoint, record.prompt_tokens, record.completion_tokens) == (B, 12, 2)
+    assert (record.usage_source, record.status, len(world.journal.entries)) == ("engine", 200, 1)
+    assert world.is_empty
+
+
+async def test_what_breaks_off_everywhere_before_its_first_byte_costs_nothing() -> None:
+    for stream in (False, True):
+        world = World()
+        reply = streamed if stream else half
+        caller = await world.ask(reply(then="break"), reply(then="break"), whole(), stream=stream)
+        assert (caller.status, caller.error["code"], len(world.asked)) == (502, "engine_error", 2)
+        assert (world.record.cost, world.record.finish_reason) == (0, "error")
+        assert world.is_empty
+
+
+async def test_a_caller_that_leaves_in_the_second_attempt_is_cancelled_and_charged_once() -> None:
+    world = World()
+    caller = world.call(streamed(then="break"), never, stream=True)
+    await world.until(lambda: len(world.asked) == 2)
+    caller.hang_up()
+    await caller.end()
+    assert (world.record.status, world.record.endpoint) == (499, B)
+    assert world.is_empty
+
+
+async def test_both_attempts_share_the_time_of_the_call() -> None:
+    async def slow(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.03)
+        return httpx.Response(500)
+
+    asked: list[float] = []
+
+    async def timed(request: httpx.Request) -> httpx.Response:
+        asked.append(request.extensions["timeout"]["read"])
+        return whole()
+
+    timeouts = {"connect": 1, "first_token": 0.5, "idle": 0.5, "total": 0.6}
+    world = World(snapshot(pool={"timeouts": timeouts}))
+    await world.ask(slow, timed)
+    assert asked[0] <= 0.57
+
+
+async def test_a_call_whose_time_is_over_is_not_tried_elsewhere() -> None:
+    async def slow(_: httpx.Request) -> httpx.Response:
+        await asyncio.sleep(0.03)
+        return httpx.Response(500)
+
+    timeouts = {"connect": 1, "first_token": 0.5, "idle": 0.5, "total": 0.02}
+    world = World(snapshot(pool={"timeouts": timeouts}))
+    caller = await world.ask(slow, whole())
+    assert (caller.status, caller.error["code"], len(world.asked)) == (504, "engine_timeout", 1)
     assert world.is_empty
 
 

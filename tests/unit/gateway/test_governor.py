@@ -273,6 +273,27 @@ async def test_a_wait_past_the_lanes_limit_ends_without_a_reservation() -> None:
     assert real.accounts.open_reservations == 1
 
 
+@pytest.mark.parametrize("running", [None, 1, 3])
+async def test_who_may_queue_nothing_gets_a_place_at_once_or_a_refusal(running: int | None) -> None:
+    limits = {"max_queued": 0, "requests_per_minute": 9}
+    if running is not None:
+        limits["max_running"] = running
+    policy = one_slot(limits=limits)
+    real = Real(policy)
+    await real.governor.admit(plan(policy, id="r1"))
+    with pytest.raises(AdmissionRefused) as caught:
+        await real.governor.admit(plan(policy, id="r2"))
+    verdict = caught.value.verdict
+    assert verdict.limit == ("max_running" if running == 1 else "max_queued")
+    assert verdict.limit in verdict.message
+    assert verdict.rates.remaining_requests == 8
+    assert not real.scheduler.waiting()
+    real.governor.settle("r1", 1, 1.0)
+    await real.governor.admit(plan(policy, id="r3"))
+    real.governor.settle("r3", 1, 1.0)
+    assert real.is_empty
+
+
 async def test_a_demoting_budget_demotes_once_it_is_used_up() -> None:
     budget = {
         "name": "hourly",
@@ -293,7 +314,7 @@ async def test_charges_count_in_the_queue_before_the_end() -> None:
     policy = one_slot()
     real = Real(policy)
     await real.governor.admit(plan(policy, id="r1"))
-    real.governor.charge("r1", 500.0)
+    real.governor.charge("r1", 100, 500.0)
     lane = real.scheduler.live()["pools"]["chat"]["lanes"]["standard"]
     assert lane["served"] == 500.0
 

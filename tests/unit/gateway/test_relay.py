@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+from typing import Any
 
 import httpx
 import pytest
 
 from gateway import relay
+from gateway.upstream.client import EngineClient
 from tests.unit.gateway.cast import A, snapshot
 from tests.unit.gateway.world import SSE, Stream, World, full_stream, streamed, whole
 from tests.unit.wire.frames import DONE, counts, event, finish, role, token, usage
@@ -102,6 +105,46 @@ async def test_a_break_after_done_is_no_break() -> None:
     caller = await world.ask(streamed(*full_stream(), then="break"), stream=True)
     assert caller.body.endswith(DONE)
     assert world.record.status == 200
+    assert world.is_empty
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_what_an_engine_says_after_done_reaches_nobody(together: bool) -> None:
+    """Else it would be output that nobody counts."""
+    pieces = [*full_stream(), token("more"), usage(900, 900), token("and more")]
+    world = World()
+    caller = await world.ask(
+        streamed(b"".join(pieces)) if together else streamed(*pieces), stream=True
+    )
+    assert caller.body.endswith(DONE)
+    assert b"more" not in caller.body
+    assert (world.record.prompt_tokens, world.record.completion_tokens) == (12, 2)
+
+
+async def test_head_and_body_of_a_whole_answer_share_one_deadline(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked_at = deadline = 0.0
+
+    async def slow_head(_: httpx.Request) -> httpx.Response:
+        nonlocal asked_at
+        asked_at = asyncio.get_running_loop().time()
+        await asyncio.sleep(0.05)
+        return httpx.Response(200, stream=Stream(b"{", then="wait"))
+
+    def iterate(*given: Any) -> Any:
+        nonlocal deadline
+        deadline = given[3]
+        return real(*given)
+
+    real = EngineClient.iterate
+    monkeypatch.setattr(EngineClient, "iterate", iterate)
+    times = {"connect": 1, "first_token": 5, "idle": 5, "total": 0.1}
+    world = World(snapshot(pool={**ALONE, "timeouts": times}))
+    caller = await world.ask(slow_head)
+    assert (caller.status, caller.error["code"]) == (504, "engine_timeout")
+    assert deadline <= asked_at + 0.1
+    assert world.record.cost == 0
     assert world.is_empty
 
 

@@ -46,12 +46,67 @@ def test_tokens_a_minute_are_charged_by_the_token(accounts):
     limits = Limits(tokens_per_minute=100)
     seen = []
     for _ in range(3):
-        verdict = admitted(accounts.reserve(hold(limits=limits, tokens=30), 0.0, NOON))
-        seen.append(verdict.rates.remaining_tokens)
+        one = hold(limits=limits, tokens=30)
+        seen.append(admitted(accounts.reserve(one, 0.0, NOON)).rates.remaining_tokens)
+        accounts.settle(one.request_id, 30, 30.0, 0.0, NOON)
     assert seen == [70, 40, 10]
     no = refused(accounts.reserve(hold(limits=limits, tokens=30), 5.0, NOON))
     assert no.limit == "tokens_per_minute"
     admitted(accounts.reserve(hold(limits=limits, tokens=30), 5.0 + no.retry_after_s, NOON))
+
+
+def test_five_at_once_whose_callers_name_a_bound_cannot_share_a_minute_with_room_for_one(accounts):
+    """Cases D04, on a model that has learnt short answers: 5 tokens are expected, 60 may come."""
+    limits = Limits(tokens_per_minute=100)
+    five = [hold(limits=limits, tokens=15, ceiling_tokens=70) for _ in range(5)]
+    verdicts = [accounts.reserve(one, 0.0, NOON) for one in five]
+    assert admitted(verdicts[0]).tokens == 70
+    for verdict in verdicts[1:]:
+        no = refused(verdict)
+        assert (no.limit, no.retry_after_s) == ("tokens_per_minute", 1.0)
+        assert "70 are held" in no.message
+        assert "max_tokens" in no.message
+    accounts.settle(five[0].request_id, 70, 70.0, 0.0, NOON)
+    assert refused(accounts.reserve(hold(limits=limits, tokens=31), 0.0, NOON)).retry_after_s > 1
+    assert accounts.rates("alice", limits, 0.0).remaining_tokens == 30
+
+
+def test_a_large_bound_is_no_reason_to_refuse_a_call_that_is_alone_on_its_minute(accounts):
+    limits = Limits(tokens_per_minute=100)
+    for _ in range(4):  # 80 of 100 in the end; a bound that no minute has room for each time
+        one = hold(limits=limits, tokens=20, ceiling_tokens=4_000)
+        admitted(accounts.reserve(one, 0.0, NOON))
+        assert accounts.rates("alice", limits, 0.0).remaining_tokens == 0
+        beside = refused(accounts.reserve(hold(limits=limits, tokens=1), 0.0, NOON))
+        assert "Come back when one has ended" in beside.message
+        accounts.settle(one.request_id, 20, 20.0, 0.0, NOON)
+    assert accounts.rates("alice", limits, 0.0).remaining_tokens == 20
+
+
+def test_callers_that_name_no_bound_are_held_to_what_is_expected_of_them(accounts):
+    limits = Limits(tokens_per_minute=100)
+    six = [hold(limits=limits, tokens=20) for _ in range(6)]
+    verdicts = [accounts.reserve(one, 0.0, NOON) for one in six]
+    assert [hasattr(verdict, "limit") for verdict in verdicts] == [False] * 5 + [True]
+
+
+def test_what_runs_past_its_hold_is_counted_as_it_comes(accounts):
+    limits, bucket, budget = Limits(tokens_per_minute=100), burst(1_000, 0.001), sustained(1_000)
+    one = hold(bucket, budget, limits=limits, tokens=20, cost=20.0)
+    admitted(accounts.reserve(one, 0.0, NOON))
+    accounts.charge(one.request_id, 10, 10.0, 0.0)  # within it
+    assert accounts.rates("alice", limits, 0.0).remaining_tokens == 80
+    accounts.charge(one.request_id, 95, 95.0, 0.0)
+    assert accounts.rates("alice", limits, 0.0).remaining_tokens == 5
+    shown = accounts.budgets((bucket, budget), 0.0, NOON)
+    assert [b["reserved"] for b in shown] == [95, 95]
+    refused(accounts.reserve(hold(limits=limits, tokens=10), 0.0, NOON))
+    accounts.settle(one.request_id, 85, 85.0, 0.0, NOON)
+    assert accounts.rates("alice", limits, 0.0).remaining_tokens == 15
+    shown = accounts.budgets((bucket, budget), 0.0, NOON)
+    assert [(b["used"], b["reserved"]) for b in shown] == [(85, 0), (85, 0)]
+    accounts.charge(one.request_id, 500, 500.0, 0.0)  # it is over
+    assert accounts.rates("alice", limits, 0.0).remaining_tokens == 15
 
 
 def test_five_at_once_on_a_burst_budget_with_room_for_one(accounts):
@@ -97,6 +152,15 @@ def test_no_more_requests_are_open_than_may_run_and_queue(accounts, queued, name
     assert refused(accounts.reserve(hold(limits=limits), 0.0, NOON)).limit == name
     accounts.settle(holds[0].request_id, 0, 0.0, 0.0, NOON)
     admitted(accounts.reserve(hold(limits=limits), 0.0, NOON))
+
+
+@pytest.mark.parametrize("queued", [None, 0, 5])
+def test_a_tenant_that_may_run_nothing_waits_for_nothing(accounts, queued):
+    limits = Limits(max_running=0, max_queued=queued)
+    no = refused(accounts.reserve(hold(limits=limits), 0.0, NOON))
+    assert (no.limit, no.code) == ("max_running", "rate_limit_exceeded")
+    assert "max_running is 0" in no.message
+    assert no.retry_after_s > 3600
 
 
 def test_without_limits_nothing_is_refused(accounts):

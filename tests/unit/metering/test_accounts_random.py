@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
 
 from metering.core.accounts import LocalAccounts
 from metering.core.hold import Admitted
@@ -57,6 +58,7 @@ class Accounting(RuleBasedStateMachine):
             cost=cost,
             ceiling=cost + more,
             interaction=interaction,
+            ceiling_tokens=tokens + more if more % 2 else 0,
         )
         before = self.seen()
         verdict = self.accounts.reserve(one, self.now, self.at)
@@ -100,6 +102,17 @@ class Accounting(RuleBasedStateMachine):
         for policy in SUSTAINED:
             window = window_at(policy.period, policy.timezone, arrived)
             self.settled[policy.account, window] += cost
+
+    @precondition(lambda self: self.open)
+    @rule(data=st.data(), cost=st.integers(0, 500), tokens=st.integers(0, 600))
+    def one_streams(self, data: st.DataObject, cost: int, tokens: int) -> None:
+        name = data.draw(st.sampled_from(sorted(self.open)))
+        one, arrived = self.open[name]
+        before = self.accounts.rates("alice", LIMITS, self.now).remaining_tokens
+        self.accounts.charge(name, tokens, cost, self.now)
+        after = self.accounts.rates("alice", LIMITS, self.now).remaining_tokens
+        assert before - tokens <= after <= before
+        self.open[name] = (replace(one, ceiling_cost=max(one.ceiling_cost, cost)), arrived)
 
     @precondition(lambda self: self.open)
     @rule(data=st.data())
