@@ -8,13 +8,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from operator import attrgetter
 from typing import Any
 
 import msgspec
 from django.db import connection, transaction
+from msgspec.structs import astuple
 
 from metering.core.record import UsageRecord
 from metering.core.windows import Window, window_at
@@ -55,8 +55,9 @@ ADD_TO_WINDOW = (
 MINUTE = timedelta(minutes=1)
 TOUCH_MINUTE = "INSERT INTO metering_touchedminute (minute) VALUES (%s)"
 
-_values = attrgetter(*FIELDS)
-AT, ACCOUNTS = FIELDS.index("at"), FIELDS.index("accounts")
+assert FIELDS[:2] == ("request_id", "at")
+assert FIELDS[-1] == "accounts"
+_json = msgspec.json.Encoder().encode
 
 
 def save(batch: Sequence[Ended], budget_of: BudgetOf) -> int:
@@ -86,7 +87,7 @@ def _insert_sqlite(by_id: dict[str, Ended]) -> list[str]:
     transaction ends nobody else writes, so what is unknown stays so."""
     with connection.cursor() as cursor:
         sid = transaction.savepoint()
-        cursor.executemany(SQLITE_INSERT, [_sqlite_row(e.record) for e in by_id.values()])
+        cursor.executemany(SQLITE_INSERT, _sqlite_rows(e.record for e in by_id.values()))
         if cursor.rowcount == len(by_id):
             transaction.savepoint_commit(sid)
             return list(by_id)
@@ -95,15 +96,20 @@ def _insert_sqlite(by_id: dict[str, Ended]) -> list[str]:
         cursor.execute(f"{SQLITE_KNOWN} ({places})", list(by_id))
         known = {request_id for (request_id,) in cursor.fetchall()}
         new = [request_id for request_id in by_id if request_id not in known]
-        cursor.executemany(SQLITE_INSERT, [_sqlite_row(by_id[i].record) for i in new])
+        cursor.executemany(SQLITE_INSERT, _sqlite_rows(by_id[i].record for i in new))
     return new
 
 
-def _sqlite_row(record: UsageRecord) -> list[Any]:
-    row = list(_values(record))
-    row[AT] = record.at.isoformat(" ")[:-6]  # as Django writes it: UTC, without its offset
-    row[ACCOUNTS] = msgspec.json.encode(record.accounts).decode()
-    return row
+def _sqlite_rows(records: Iterable[UsageRecord]) -> list[tuple[Any, ...]]:
+    """As Django writes them: times in UTC without their offset, accounts as JSON."""
+    texts: dict[tuple[str, ...], str] = {}  # few sets of accounts, many records
+    rows = []
+    for record in records:
+        if (accounts := texts.get(record.accounts)) is None:
+            accounts = texts[record.accounts] = _json(record.accounts).decode()
+        request_id, at, *others, _ = astuple(record)
+        rows.append((request_id, at.isoformat(" ")[:-6], *others, accounts))
+    return rows
 
 
 def _add_to_windows(records: Sequence[UsageRecord], budget_of: BudgetOf) -> None:
