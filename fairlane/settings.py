@@ -23,6 +23,7 @@ FAIRLANE_DRAIN_SECONDS = given.number("FAIRLANE_DRAIN_SECONDS", 30, 0, 3600)
 FAIRLANE_KEEP_RECORDS_DAYS = given.number("FAIRLANE_KEEP_RECORDS_DAYS", 35, 33, 3660)
 FAIRLANE_KEEP_ROLLUPS_DAYS = given.number("FAIRLANE_KEEP_ROLLUPS_DAYS", 400, 33, 3660)
 FAIRLANE_KEEP_SAMPLES_MINUTES = given.number("FAIRLANE_KEEP_SAMPLES_MINUTES", 60, 5, 10_080)
+FAIRLANE_KEEP_LIVE_DAYS = given.number("FAIRLANE_KEEP_LIVE_DAYS", 3, 1, 60)
 REDIS_URL = given.url("REDIS_URL", "", ("redis", "rediss", "unix"))
 
 # --- Django ---------------------------------------------------------------------------------
@@ -150,6 +151,16 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
         "schedule": 5.0,
         "options": {"expires": 5.0},
     },
+    "roll up days": {
+        "task": "metering.tasks.roll_up_days",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
+    },
+    "note live state": {
+        "task": "metering.tasks.note_live",
+        "schedule": 10.0,
+        "options": {"expires": 10.0},
+    },
     "check the ledger": {
         "task": "metering.tasks.check_ledger",
         "schedule": 300.0,
@@ -165,6 +176,11 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
         "task": "metering.tasks.purge_samples",
         "schedule": 300.0,
         "options": {"expires": 300.0},
+    },
+    "forget live state": {
+        "task": "metering.tasks.purge_live",
+        "schedule": 3600.0,
+        "options": {"expires": 3600.0},
     },
     "forget old records": {
         "task": "metering.tasks.purge_records",

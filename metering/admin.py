@@ -1,7 +1,7 @@
 from metering import models
 from tenants.site import show
 
-SKETCHES = ("queue_ms", "ttft_ms", "e2e_ms")  # packed bytes
+SKETCHES = ("queue_ms", "ttft_ms", "tpot_ms", "e2e_ms")  # packed bytes
 
 show(
     models.UsageRow,
@@ -11,7 +11,7 @@ show(
 show(models.BudgetWindow, ("account", "window_start", "window_end", "used"), ("account",))
 show(
     models.UsageMinute,
-    ("minute", "tenant", "application", "model", "lane", "requests", "errors", "cost"),
+    ("start", "tenant", "application", "key", "model", "lane", "requests", "errors", "cost"),
     ("tenant",),
     hidden=SKETCHES,
 )

@@ -1,4 +1,4 @@
-"""What metering keeps: usage records, budget windows, roll-ups by the minute, live samples.
+"""What metering keeps: usage records, budget windows, live samples; roll-ups: `models_rollup`.
 
 Every counter is derived from `UsageRow` and `Correction`; budget windows and roll-ups can be
 rebuilt from them.
@@ -9,6 +9,17 @@ from __future__ import annotations
 
 from django.db import models
 from django.db.models import F, Q
+
+from metering.models_rollup import (  # noqa: F401  models of this app, for Django to find
+    LiveHour,
+    LiveMinute,
+    TouchedMinute,
+    TouchedQuarter,
+    UsageDay,
+    UsageHour,
+    UsageMinute,
+    UsageQuarter,
+)
 
 
 class UsageRow(models.Model):
@@ -83,51 +94,6 @@ class BudgetWindow(models.Model):
 
     def __str__(self) -> str:
         return f"{self.account} from {self.window_start:%Y-%m-%d %H:%M}"
-
-
-class UsageMinute(models.Model):
-    """One minute of one (tenant, application, model, lane); the sketches merge over any range."""
-
-    minute = models.DateTimeField()
-    tenant = models.CharField()
-    application = models.CharField(blank=True)
-    model = models.CharField(blank=True)
-    lane = models.CharField(blank=True)
-    requests = models.BigIntegerField(default=0)  # all that passed the key check
-    throttled = models.JSONField(default=dict)  # reason -> count
-    errors = models.BigIntegerField(default=0)  # status 500 and above
-    prompt_tokens = models.BigIntegerField(default=0)
-    cached_tokens = models.BigIntegerField(default=0)
-    completion_tokens = models.BigIntegerField(default=0)
-    cost = models.FloatField(default=0.0)
-    queue_ms = models.BinaryField(default=bytes)  # metering.core.sketch
-    ttft_ms = models.BinaryField(default=bytes)
-    e2e_ms = models.BinaryField(default=bytes)
-
-    class Meta:
-        indexes = [models.Index(fields=["tenant", "minute"], name="minute_tenant_minute")]
-        constraints = [
-            models.UniqueConstraint(
-                fields=["minute", "tenant", "application", "model", "lane"],
-                name="usage_one_row_a_minute",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.tenant} {self.minute:%Y-%m-%d %H:%M}"
-
-
-class TouchedMinute(models.Model):
-    """A minute that got rows since it was last rolled up; each batch of rows leaves its own mark.
-
-    One mark a batch, never shared: a shared one could be cleared by a roll-up that does not yet
-    see the rows of a batch that found the mark already there.
-    """
-
-    minute = models.DateTimeField(db_index=True)
-
-    def __str__(self) -> str:
-        return f"{self.minute:%Y-%m-%d %H:%M}"
 
 
 class GatewaySample(models.Model):

@@ -1,134 +1,132 @@
-"""Minutes of usage, counted by the database out of the raw rows.
+"""Roll-ups of usage: minutes out of records, quarters out of minutes, hours, days.
 
-1. A minute is always counted anew from its rows, never added to: counting twice changes nothing,
-   and a late record is in.
-2. The database does the counting, sketches too; what comes back grows with the number of groups and
-   of distinct durations, not with the number of requests.
-3. Only requests that were let in have durations worth a quantile: a refusal's are near zero.
+1. A slot is always counted anew from the level below, never added to: counting twice changes
+   nothing, and a late record is in.
+2. A mark says what is behind: the ledger marks a minute in the transaction that saves its records,
+   and counting a minute marks its quarter. A mark goes in the transaction that counts its slot.
+3. Records and minutes are forgotten after some time, quarters, hours and days later. A group that
+   comes out with fewer requests than are known has lost what it was counted from: it stays.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
 
 from django.db import transaction
-from django.db.models import Case, Count, F, FloatField, Q, QuerySet, Sum, Value, When
-from django.db.models.functions import Ceil, Ln
 
 from metering.core import sketch
-from metering.models import TouchedMinute, UsageMinute, UsageRow
+from metering.core.cover import DAY, HOUR, MINUTE, QUARTER, RECORD, Piece
+from metering.counting import MODELS, SKETCHES, SUMS, TALLIES, Group, Total, Totals, count
+from metering.models import UsageRow
+from metering.models_rollup import GROUP, TouchedMinute, TouchedQuarter, UsageSlot
 
-GROUP = ("tenant", "application", "model", "lane")
-SKETCHES = ("queue_ms", "ttft_ms", "e2e_ms")
-SUMS = ("requests", "errors", "prompt_tokens", "cached_tokens", "completion_tokens", "cost")
-REFUSED = Q(finish_reason__in=("throttled", "rejected"))
-MINUTE = timedelta(minutes=1)
-
-Group = tuple[str, ...]
+AT_ONCE = 30  # slots counted in one transaction
+FROM = {MINUTE: RECORD, QUARTER: MINUTE, HOUR: QUARTER, DAY: HOUR}
 
 
-@dataclass(slots=True)
-class Counted:
-    """One group's part of one minute."""
-
-    sums: dict[str, float] = field(default_factory=dict)
-    throttled: dict[str, int] = field(default_factory=dict)
-    sketches: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
-
-
-def count_minute(
-    minute: datetime, tenant: str | None = None, durations: bool = True
-) -> Iterator[UsageMinute]:
-    """The minute's groups as unsaved rows; five queries bounded by the minute, two without
-    durations."""
-    rows = UsageRow.objects.filter(at__gte=minute, at__lt=minute + MINUTE)
-    if tenant is not None:
-        rows = rows.filter(tenant=tenant)
-    groups: dict[Group, Counted] = defaultdict(Counted)
-    _count_sums(rows, groups)
-    _count_refusals(rows, groups)
-    for name in SKETCHES if durations else ():
-        _count_durations(rows, name, groups)
-    for group, counted in sorted(groups.items()):
-        packed = {name: sketch.pack(counted.sketches[name]) for name in SKETCHES}
-        yield UsageMinute(
-            minute=minute,
-            throttled=counted.throttled,
-            **dict(zip(GROUP, group, strict=True)),
-            **counted.sums,
-            **packed,
-        )
+def roll_up_minutes(most: int = 500) -> int:
+    """Count every minute that got records since it was last counted, the oldest first; after a
+    pause some hundred a call. Returns how many minutes."""
+    marked = TouchedMinute.objects.order_by("minute").values_list("minute", flat=True).distinct()
+    minutes = list(marked[:most])
+    for start in range(0, len(minutes), AT_ONCE):
+        _count_minutes(minutes[start : start + AT_ONCE])
+    return len(minutes)
 
 
-def _count_sums(rows: QuerySet[UsageRow], groups: dict[Group, Counted]) -> None:
-    sums = rows.order_by().values_list(*GROUP)
-    for *group, requests, errors, prompt, cached, completion, cost in sums.annotate(
-        _1=Count("id"),
-        _2=Count("id", filter=Q(status__gte=500)),
-        _3=Sum("prompt_tokens"),
-        _4=Sum("cached_tokens"),
-        _5=Sum("completion_tokens"),
-        _6=Sum("cost"),
-    ):
-        values = (requests, errors, prompt, cached, completion, cost)
-        groups[tuple(group)].sums = dict(zip(SUMS, values, strict=True))
+def roll_up_quarters(most: int = 200) -> int:
+    """Count every quarter with a minute that was counted since, then its hour and its day. Returns
+    how many quarters."""
+    marked = TouchedQuarter.objects.order_by("quarter").values_list("quarter", flat=True).distinct()
+    quarters = list(marked[:most])
+    for start in range(0, len(quarters), AT_ONCE):
+        _count_quarters(quarters[start : start + AT_ONCE])
+    return len(quarters)
 
 
-def _count_refusals(rows: QuerySet[UsageRow], groups: dict[Group, Counted]) -> None:
-    refused = rows.filter(REFUSED).exclude(throttle_reason="").order_by()
-    for *group, reason, count in refused.values_list(*GROUP, "throttle_reason").annotate(
-        Count("id")
-    ):
-        groups[tuple(group)].throttled[reason] = count
+def roll_up_range(since: datetime, until: datetime) -> int:
+    """Count every minute of the range that has records again, whatever waits besides, and all that
+    is made of them; returns how many minutes."""
+    at, minutes = since, list[datetime]()
+    rows = UsageRow.objects.order_by("at").values_list("at", flat=True)
+    while (found := rows.filter(at__gte=at, at__lt=until).first()) is not None:
+        minutes.append(floor(found, MINUTE))
+        at = minutes[-1] + timedelta(minutes=1)
+    for start in range(0, len(minutes), AT_ONCE):
+        _count_minutes(minutes[start : start + AT_ONCE])
+    while roll_up_quarters():
+        pass
+    return len(minutes)
 
 
-def _count_durations(rows: QuerySet[UsageRow], name: str, groups: dict[Group, Counted]) -> None:
-    number = Case(
-        When(**{f"{name}__lt": sketch.LEAST_MS}, then=Value(0.0)),
-        default=Ceil(Ln(F(name)) / Value(sketch.LOG_GAMMA)) - Value(float(sketch.OFFSET)),
-        output_field=FloatField(),
-    )
-    measured = rows.exclude(REFUSED).exclude(**{name: None}).order_by()
-    buckets = measured.annotate(bucket=number).values_list(*GROUP, "bucket")
-    for *group, bucket, count in buckets.annotate(Count("id")):
-        groups[tuple(group)].sketches[name][int(bucket)] = count
-
-
-def roll_up_minute(minute: datetime) -> int:
-    """Count one minute and clear the marks that are there now; the number of its groups.
-
-    The marks are locked before the rows are counted: two roll-ups of one minute go one after the
-    other, and rows that come later have their own, later mark.
-    """
+def _count_minutes(minutes: Sequence[datetime]) -> None:
+    """The marks are locked before the rows are counted: two roll-ups of one minute go one after
+    the other, and rows that come later have their own, later mark."""
     with transaction.atomic():
-        marks = TouchedMinute.objects.filter(minute=minute).select_for_update()
+        marks = TouchedMinute.objects.filter(minute__in=minutes).select_for_update()
         seen = list(marks.values_list("id", flat=True))
-        counted = _not_less_than_known(minute, count_minute(minute))
-        UsageMinute.objects.bulk_create(
-            counted,
-            batch_size=500,
-            update_conflicts=True,
-            unique_fields=["minute", *GROUP],
-            update_fields=[*SUMS, "throttled", *SKETCHES],
-        )
-        _delete_marks(seen)
-    return len(counted)
+        _count_slots(MINUTE, [int(minute.timestamp()) for minute in minutes])
+        quarters = {floor(minute, QUARTER) for minute in minutes}
+        TouchedQuarter.objects.bulk_create(TouchedQuarter(quarter=q) for q in sorted(quarters))
+        _delete(TouchedMinute, seen)
 
 
-def _not_less_than_known(minute: datetime, counted: Iterator[UsageMinute]) -> list[UsageMinute]:
-    """Rows are only ever added, so fewer than before means that old ones were purged meanwhile."""
-    rows = UsageMinute.objects.filter(minute=minute).values_list(*GROUP, "requests")
-    known = {tuple(group): requests for *group, requests in rows}
+def _count_quarters(quarters: Sequence[datetime]) -> None:
+    with transaction.atomic():
+        marks = TouchedQuarter.objects.filter(quarter__in=quarters).select_for_update()
+        seen = list(marks.values_list("id", flat=True))
+        for level in (QUARTER, HOUR, DAY):
+            _count_slots(level, sorted({int(floor(q, level).timestamp()) for q in quarters}))
+        _delete(TouchedQuarter, seen)
+
+
+def _count_slots(level: int, starts: Sequence[int]) -> None:
+    pieces = [Piece(FROM[level], n, start, start + level) for n, start in enumerate(starts)]
+    totals = count(pieces, GROUP, tallies=TALLIES, sketches=SKETCHES)
+    moments = [datetime.fromtimestamp(start, UTC) for start in starts]
+    rows = _rows(MODELS[level], moments, totals)
+    MODELS[level]._default_manager.bulk_create(
+        _not_less_than_known(MODELS[level], moments, rows),
+        batch_size=500,
+        update_conflicts=True,
+        unique_fields=["start", *GROUP],
+        update_fields=[*SUMS, *TALLIES, *SKETCHES],
+    )
+
+
+def _rows(model: type[UsageSlot], moments: Sequence[datetime], totals: Totals) -> list[UsageSlot]:
     return [
-        row
-        for row in counted
-        if row.requests >= known.get((row.tenant, row.application, row.model, row.lane), 0)
+        model(start=moments[bucket], **dict(zip(GROUP, group, strict=True)), **_fields(total))
+        for (bucket, group), total in sorted(totals.items(), key=lambda each: each[0])
     ]
 
 
-def _delete_marks(ids: list[int]) -> None:
+def _fields(total: Total) -> dict[str, object]:
+    fields: dict[str, object] = dict(total.sums)
+    fields |= {name: dict(total.tallies[name]) for name in TALLIES}
+    return fields | {name: sketch.pack(total.buckets(name)) for name in SKETCHES}
+
+
+def _not_less_than_known(
+    model: type[UsageSlot], moments: Collection[datetime], rows: Iterable[UsageSlot]
+) -> list[UsageSlot]:
+    known: dict[tuple[datetime, Group], int] = {}
+    found = model._default_manager.filter(start__in=moments)
+    for start, requests, *group in found.values_list("start", "requests", *GROUP):
+        known[start, tuple(group)] = requests
+    return [row for row in rows if row.requests >= known.get((row.start, _group(row)), 0)]
+
+
+def _group(row: UsageSlot) -> Group:
+    return tuple(getattr(row, name) for name in GROUP)
+
+
+def floor(at: datetime, level: int) -> datetime:
+    seconds = int(at.timestamp())
+    return datetime.fromtimestamp(seconds - seconds % level, UTC)
+
+
+def _delete(model: type[TouchedMinute] | type[TouchedQuarter], ids: list[int]) -> None:
     for start in range(0, len(ids), 500):
-        TouchedMinute.objects.filter(id__in=ids[start : start + 500]).delete()
+        model._default_manager.filter(id__in=ids[start : start + 500]).delete()

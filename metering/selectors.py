@@ -7,8 +7,8 @@ page's cost grows with the number of records. Such ranges are widened to whole m
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
@@ -20,13 +20,15 @@ from metering.core.error_book import ErrorBook, Errors
 from metering.core.predictor import OutputPredictor
 from metering.core.prompt_estimate import PromptEstimator
 from metering.core.record import UsageRecord
-from metering.minutes import Total, minutes, whole_minute
+from metering.counting import Total, Where
 from metering.models import Alert, BudgetWindow, GatewaySample, UsageRow
+from metering.reading import Reading, whole_minute
 from tenants.selectors import current_document
 
-Dimension = Literal["tenant", "application", "model", "lane"]
+Dimension = Literal["tenant", "application", "key", "model", "lane"]
 
 RECORD = UsageRecord.__struct_fields__
+SHARE_SKETCHES = ("queue_ms", "ttft_ms", "e2e_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +117,16 @@ def breakdown(
     by: Dimension, since: datetime, until: datetime, tenant: str | None = None
 ) -> list[Share]:
     """As `tenant_overview`, by another dimension, and within one tenant where one is given."""
-    groups: dict[str, Total] = defaultdict(Total)
-    for minute in minutes(since, until, tenant, durations=True):
-        groups[minute[by]].add(minute)
-    tokens = sum(total.tokens for total in groups.values())
-    cost = sum(total.sums["cost"] for total in groups.values())
-    shares = [_share(name, total, tokens, cost) for name, total in groups.items()]
+    reading = Reading(since, until)
+    found = reading.totals((by,), _of(tenant), tallies=("throttled",), sketches=SHARE_SKETCHES)
+    return shares_of({name: total for (name,), total in found.items()})
+
+
+def shares_of(totals: Mapping[str, Total]) -> list[Share]:
+    """Largest cost first."""
+    tokens = sum(total.tokens for total in totals.values())
+    cost = sum(total.cost for total in totals.values())
+    shares = [_share(name, total, tokens, cost) for name, total in totals.items()]
     return sorted(shares, key=lambda share: (-share.cost, share.name))
 
 
@@ -129,32 +135,37 @@ def token_series(
 ) -> list[SeriesPoint]:
     """Usage over time, by tenant; `step` is a multiple of a minute. Steps without use are left
     out."""
-    start = whole_minute(since)
-    groups: dict[tuple[datetime, str], Total] = defaultdict(Total)
-    for minute in minutes(since, until, tenant):
-        at = minute["minute"] - (minute["minute"] - start) % step
-        groups[at, minute["tenant"]].add(minute)
+    edges = [whole_minute(since)]
+    while edges[-1] < until:
+        edges.append(edges[-1] + step)
+    reading = Reading(since, until)
+    found = reading.series([*edges[:-1], until], ("tenant",), _of(tenant), tallies=("throttled",))
     return [
         SeriesPoint(
-            at=at,
+            at=edges[bucket],
             tenant=name,
-            requests=int(total.sums["requests"]),
+            requests=total.requests,
             throttled=total.throttled.total(),
             prompt_tokens=int(total.sums["prompt_tokens"]),
             completion_tokens=int(total.sums["completion_tokens"]),
-            cost=total.sums["cost"],
+            cost=total.cost,
         )
-        for (at, name), total in sorted(groups.items())
+        for (bucket, (name,)), total in sorted(found.items(), key=lambda each: each[0])
     ]
 
 
 def throttles(since: datetime, until: datetime, tenant: str | None = None) -> list[ThrottleCount]:
     """How often which limit refused whom, most first."""
     counts: Counter[tuple[str, str]] = Counter()
-    for minute in minutes(since, until, tenant):
-        for reason, count in minute["throttled"].items():
-            counts[minute["tenant"], reason] += count
+    found = Reading(since, until).totals(("tenant",), _of(tenant), tallies=("throttled",))
+    for (name,), total in found.items():
+        for reason, count in total.throttled.items():
+            counts[name, reason] += count
     return [ThrottleCount(*who, count) for who, count in counts.most_common()]
+
+
+def _of(tenant: str | None) -> Where:
+    return {} if tenant is None else {"tenant": tenant}
 
 
 def latest_samples(at: datetime | None = None, max_age_s: float = 5.0) -> list[dict[str, Any]]:
@@ -258,7 +269,7 @@ def _record(row: tuple[Any, ...]) -> UsageRecord:
 
 
 def _share(name: str, total: Total, all_tokens: int, all_cost: float) -> Share:
-    requests, refused = int(total.sums["requests"]), total.throttled.total()
+    requests, refused = total.requests, total.throttled.total()
     return Share(
         name=name,
         requests=requests,

@@ -11,32 +11,47 @@ from celery import shared_task
 from django.conf import settings
 from django.db.models import Min, Model
 
-from metering import verify
+from metering import history, verify
+from metering.core.cover import DAY, HOUR
 from metering.models import (
     Alert,
     BudgetWindow,
     Correction,
     GatewayCheck,
     GatewaySample,
+    LiveHour,
+    LiveMinute,
     TouchedMinute,
+    TouchedQuarter,
+    UsageDay,
+    UsageHour,
     UsageMinute,
+    UsageQuarter,
     UsageRow,
 )
-from metering.rollup import roll_up_minute
+from metering.rollup import floor, roll_up_minutes, roll_up_quarters
 
-MINUTES_A_RUN = 500
 ROWS_A_DELETE = 5_000
+KEPT_AS_ROLLUPS: dict[type[Model], str] = {
+    UsageQuarter: "start",
+    UsageHour: "start",
+    UsageDay: "start",
+    LiveHour: "start",
+    BudgetWindow: "window_end",
+    Alert: "resolved_at",
+}
 
 
 @shared_task
 def roll_up() -> int:
-    """Count every minute that got records since it was last counted; after a pause the oldest
-    first, some hundred a run. Returns how many minutes."""
-    touched = TouchedMinute.objects.order_by("minute").values_list("minute", flat=True).distinct()
-    minutes = list(touched[:MINUTES_A_RUN])
-    for minute in minutes:
-        roll_up_minute(minute)
-    return len(minutes)
+    """Count every minute that got records since it was last counted (`rollup.roll_up_minutes`)."""
+    return roll_up_minutes()
+
+
+@shared_task
+def roll_up_days() -> int:
+    """Count the quarters, hours and days of the minutes that were counted since the last time."""
+    return roll_up_quarters()
 
 
 @shared_task
@@ -58,23 +73,37 @@ def purge_samples(keep_minutes: float | None = None) -> int:
 
 @shared_task
 def purge_records(keep_days: float | None = None, keep_rollups_days: float | None = None) -> int:
-    """Forget raw records and corrections, then roll-ups, past budget windows and settled alerts,
-    older than that; returns how many rows. A minute that is not rolled up yet keeps its records."""
+    """Forget raw records, corrections and the minutes counted from them, then longer roll-ups, past
+    budget windows and settled alerts, older than that; returns how many rows. What is not rolled up
+    yet keeps what it is counted from."""
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     keep = settings.FAIRLANE_KEEP_RECORDS_DAYS if keep_days is None else keep_days
     before = now - timedelta(days=keep)
-    waiting = TouchedMinute.objects.aggregate(oldest=Min("minute"))["oldest"]
-    deleted = _delete_in_chunks(UsageRow, "at", min(before, waiting or before))
+    waiting = TouchedMinute.objects.aggregate(oldest=Min("minute"))["oldest"] or before
+    deleted = _delete_in_chunks(UsageRow, "at", min(before, waiting))
     deleted += _delete_in_chunks(Correction, "at", before)
+    # Whole days go, so that a day is counted anew out of all its minutes or out of none.
+    waiting = TouchedQuarter.objects.aggregate(oldest=Min("quarter"))["oldest"] or before
+    deleted += _delete_in_chunks(UsageMinute, "start", floor(min(before, waiting), DAY))
     keep = settings.FAIRLANE_KEEP_ROLLUPS_DAYS if keep_rollups_days is None else keep_rollups_days
-    past = now - timedelta(days=keep)
-    for model, moment in (
-        (UsageMinute, "minute"),
-        (BudgetWindow, "window_end"),
-        (Alert, "resolved_at"),
-    ):
+    past = floor(now - timedelta(days=keep), DAY)
+    for model, moment in KEPT_AS_ROLLUPS.items():
         deleted += _delete_in_chunks(model, moment, past)
     return deleted
+
+
+@shared_task
+def note_live() -> int:
+    """Add the gateways' samples up to minutes and hours; returns how many minutes."""
+    return history.note(datetime.now(UTC))
+
+
+@shared_task
+def purge_live(keep_days: float | None = None) -> int:
+    """Forget minutes of live state older than that; returns how many rows."""
+    keep = settings.FAIRLANE_KEEP_LIVE_DAYS if keep_days is None else keep_days
+    before = floor(datetime.now(UTC) - timedelta(days=keep), HOUR)
+    return _delete_in_chunks(LiveMinute, "start", before)
 
 
 def _delete_in_chunks(model: type[Model], moment: str, before: datetime) -> int:

@@ -1,4 +1,4 @@
-"""`manage.py usage`: export usage records, hold every counter against them, correct one."""
+"""`manage.py usage`: export usage records, roll them up, hold every counter against them."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from metering import corrections, export, selectors, verify
 from metering.ledger_check import STORED
+from metering.rollup import roll_up_range
 from metering.verify import Finding
 from tenants.management.shell import actor, change_arguments
 
@@ -35,7 +36,7 @@ def moment(text: str) -> datetime:
 
 
 class Command(BaseCommand):
-    help = "Usage records: export them, check the counters against them, correct a budget."
+    help = "Usage records: export them, roll them up, check the counters against them."
 
     def add_arguments(self, parser: CommandParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True)
@@ -45,6 +46,11 @@ class Command(BaseCommand):
         exporting.add_argument("--until", type=moment, metavar="TIME", help="before then")
         exporting.add_argument("--format", choices=("jsonl", "csv"), default="jsonl")
         exporting.add_argument("-o", "--output", type=Path, metavar="FILE", help="else: stdout")
+        rolling = actions.add_parser(
+            "rollup", help="count a range's roll-ups again from its records, and what is due"
+        )
+        rolling.add_argument("--since", type=moment, metavar="TIME", required=True)
+        rolling.add_argument("--until", type=moment, metavar="TIME", help="before then (now)")
         verifying = actions.add_parser(
             "verify", help="compare budget counters with the records; exit 1 where they differ"
         )
@@ -120,6 +126,13 @@ class Command(BaseCommand):
             self.stdout.write(json.dumps({"account": account, "used": used}))
         else:
             self.stdout.write(f"{account}: {used:,.12g} units used in its window now.")
+
+    def rollup(self, options: dict[str, Any]) -> None:
+        since, until = options["since"], options["until"] or datetime.now(UTC)
+        if since >= until:
+            raise CommandError(f"--since is {since:%Y-%m-%dT%H:%MZ}; it takes a time before --until")
+        minutes = roll_up_range(since, until)
+        self.stdout.write(f"{minutes} minutes counted again.")
 
     def export(self, options: dict[str, Any]) -> None:
         if not selectors.knows_tenant(options["tenant"]):

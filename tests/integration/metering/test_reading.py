@@ -6,9 +6,17 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from metering import selectors, services, store, tasks
-from metering.models import GatewaySample, TouchedMinute, UsageMinute, UsageRow
-from metering.rollup import roll_up_minute
+from metering import rollup, selectors, services, store, tasks
+from metering.counting import MODELS
+from metering.models import (
+    GatewaySample,
+    TouchedMinute,
+    UsageDay,
+    UsageHour,
+    UsageMinute,
+    UsageQuarter,
+    UsageRow,
+)
 from tests.integration.metering.records import NOON, ended, record
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
@@ -89,10 +97,16 @@ def test_a_range_ends_before_its_end(traffic):
 
 def test_rolling_up_again_changes_nothing(traffic):
     tasks.roll_up()
-    before = list(UsageMinute.objects.order_by("id").values())
-    roll_up_minute(NOON.replace(second=0, microsecond=0))
-    assert list(UsageMinute.objects.order_by("id").values()) == before
-    assert tasks.roll_up() == 0
+    tasks.roll_up_days()
+    before = rolled_up()
+    rollup.roll_up_range(*HOUR)
+    assert rolled_up() == before
+    assert [len(rows) for rows in before] == [2, 2, 2, 2]
+    assert (tasks.roll_up(), tasks.roll_up_days()) == (0, 0)
+
+
+def rolled_up():
+    return [list(model.objects.order_by("id").values()) for model in MODELS.values()]
 
 
 def test_a_roll_up_after_a_pause_catches_up():
@@ -104,12 +118,10 @@ def test_a_roll_up_after_a_pause_catches_up():
 
 def test_marks_of_rows_that_came_during_a_roll_up_stay(monkeypatch):
     save(record())
-    from metering import rollup
-
     real = rollup._not_less_than_known
 
-    def and_meanwhile(minute, counted):
-        done = real(minute, counted)
+    def and_meanwhile(*of):
+        done = real(*of)
         save(record())
         return done
 
@@ -123,10 +135,11 @@ def test_marks_of_rows_that_came_during_a_roll_up_stay(monkeypatch):
 
 def test_a_page_costs_a_bounded_number_of_queries(django_assert_max_num_queries):
     save(*[record(at=NOON + timedelta(minutes=n), tenant=f"t{n}") for n in range(25)])
-    with django_assert_max_num_queries(2 + 3 * 5):
+    with django_assert_max_num_queries(8):
         selectors.tenant_overview(*HOUR)
     tasks.roll_up()
-    with django_assert_max_num_queries(2):
+    tasks.roll_up_days()
+    with django_assert_max_num_queries(5):
         assert len(selectors.tenant_overview(*HOUR)) == 25
 
 
@@ -134,9 +147,10 @@ def test_old_records_are_forgotten_and_their_roll_ups_stay():
     now = datetime.now(UTC)
     save(record(at=now - timedelta(days=40)), record(at=now - timedelta(days=1)))
     tasks.roll_up()
-    assert tasks.purge_records(keep_days=35) == 1
+    tasks.roll_up_days()
+    assert tasks.purge_records(keep_days=35) == 2
     assert UsageRow.objects.count() == 1
-    assert UsageMinute.objects.count() == 2
+    assert [model.objects.count() for model in MODELS.values()] == [1, 2, 2, 2]
 
 
 def test_records_that_are_not_rolled_up_yet_are_not_forgotten():
@@ -155,11 +169,15 @@ def test_forgetting_goes_in_chunks(monkeypatch):
 def test_a_late_record_of_a_minute_whose_rows_are_gone_does_not_shrink_its_roll_up():
     at = datetime.now(UTC) - timedelta(days=40)
     save(*[record(at=at) for _ in range(5)])
-    tasks.roll_up()
-    tasks.purge_records(keep_days=35)
-    save(record(at=at))
-    tasks.roll_up()
-    assert UsageMinute.objects.get().requests == 5
+    for late in (False, True):
+        if late:
+            save(record(at=at))
+        tasks.roll_up()
+        tasks.roll_up_days()
+        tasks.purge_records(keep_days=35)
+    assert [model.objects.get().requests for model in (UsageQuarter, UsageHour, UsageDay)] == [
+        5
+    ] * 3
 
 
 def sample(debt, at, gateway="g1"):

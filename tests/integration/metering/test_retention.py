@@ -16,6 +16,7 @@ from metering.models import (
     Correction,
     GatewayCheck,
     TouchedMinute,
+    UsageDay,
     UsageMinute,
     UsageRow,
 )
@@ -79,9 +80,11 @@ def test_each_kind_is_kept_for_its_own_time(settings):
         kind="k", subject="open", message="m", first_at=now - timedelta(days=99), last_at=now
     )
     tasks.roll_up()
+    tasks.roll_up_days()
     tasks.purge_records()
     assert (UsageRow.objects.count(), Correction.objects.count()) == (1, 1)
-    assert (UsageMinute.objects.count(), BudgetWindow.objects.count()) == (3, 3)
+    assert (UsageMinute.objects.count(), UsageDay.objects.count()) == (1, 3)
+    assert BudgetWindow.objects.count() == 3
     assert Alert.objects.count() == 4
 
 
