@@ -1,0 +1,33 @@
+"""Errors outside any view of the admin API are told in its form too; elsewhere as a page.
+
+`/api/docs/` is a page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.views import defaults
+
+API, DOCS = "/api/", "/api/docs/"
+Handler = Callable[..., HttpResponseBase]
+
+
+def told_by_api(page: Handler, status: int, detail: str) -> Handler:
+    def handler(request: HttpRequest, exception: Any = None, **_: Any) -> HttpResponseBase:
+        if request.path.startswith(API) and not request.path.startswith(DOCS):
+            text = detail.format(path=request.path)
+            return JsonResponse({"detail": text, "errors": []}, status=status)
+        return page(request) if status == 500 else page(request, exception)
+
+    return handler
+
+
+bad_request = told_by_api(defaults.bad_request, 400, "The request is malformed.")
+forbidden = told_by_api(defaults.permission_denied, 403, "You may not do this.")
+not_found = told_by_api(
+    defaults.page_not_found, 404, "There is nothing at {path}; /api/docs/ lists what is."
+)
+server_error = told_by_api(defaults.server_error, 500, "Something failed; the log says what.")
