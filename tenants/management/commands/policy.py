@@ -1,4 +1,4 @@
-"""Policy as code: export, diff, apply, history, rollback."""
+"""Policy as code: export, diff, apply, history, rollback, schema."""
 
 from __future__ import annotations
 
@@ -11,19 +11,23 @@ from django.core.management.base import CommandParser
 
 from tenants import selectors, services
 from tenants.core import yaml_text
-from tenants.core.diff import Change
 from tenants.core.document import canonical
+from tenants.core.schema import json_schema
+from tenants.management import plan
 from tenants.management.shell import ActionCommand, actor, change_arguments
+
+TOLD = ("changes", "warnings")
 
 
 class Command(ActionCommand):
-    help = "Policy as code: export, diff, apply, history, rollback."
+    help = "Policy as code: export, diff, apply, history, rollback, schema."
     actions: ClassVar = {
         "export": "print the policy in force, or that of revision REV, or write it to FILE",
         "diff": "what FILE (or revision REV) would change; exits 1 when there is a difference",
         "apply": "put FILE in force, whole or not at all",
         "history": "list the revisions, newest first",
         "rollback": "put revision REV in force again, as a new revision",
+        "schema": "print the file's JSON Schema, for editors",
     }
 
     def export_arguments(self, parser: CommandParser) -> None:
@@ -31,17 +35,23 @@ class Command(ActionCommand):
 
     def diff_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("target", metavar="FILE|REV", help="- reads standard input")
+        colour_argument(parser)
 
     def apply_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("target", metavar="FILE", help="- reads standard input")
+        parser.add_argument("--dry-run", action="store_true", help="show the plan, change nothing")
+        if_revision_argument(parser)
         change_arguments(parser)
+        colour_argument(parser)
 
     def history_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--limit", type=int, default=50)
 
     def rollback_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("target", type=int, metavar="REV")
+        if_revision_argument(parser)
         change_arguments(parser)
+        colour_argument(parser)
 
     def export(self, options: dict[str, Any]) -> None:
         target = options["target"]
@@ -60,25 +70,26 @@ class Command(ActionCommand):
         data = self._document(options["target"])
         found = services.apply_document(data, actor=actor(options), dry_run=True)
         if options["json"]:
-            self.emit({"revision": found.revision, "changes": _plain(found.changes)})
+            self.emit({"revision": found.revision, **_plain(found)})
+        elif found.changes:
+            self._plan(found, options)
+            self.stdout.write(plan.counted(found.changes))
         else:
-            self._list(found.changes)
-            same = f"No difference from revision {found.revision}."
-            self.stdout.write(_counted(found.changes) if found.changes else same)
+            self.stdout.write(f"No difference from revision {found.revision}.")
         if found.changes:
             sys.exit(1)
 
     def apply(self, options: dict[str, Any]) -> None:
-        data = _read(options["target"])
+        data, dry_run = _read(options["target"]), options["dry_run"]
         self._told(
-            services.apply_document(data, actor=actor(options), reason=options["reason"]), options
+            services.apply_document(data, **_change(options), dry_run=dry_run), options, dry_run
         )
 
     def rollback(self, options: dict[str, Any]) -> None:
-        self._told(
-            services.rollback(options["target"], actor=actor(options), reason=options["reason"]),
-            options,
-        )
+        self._told(services.rollback(options["target"], **_change(options)), options)
+
+    def schema(self, options: dict[str, Any]) -> None:
+        self.emit_indented(json_schema())
 
     def history(self, options: dict[str, Any]) -> None:
         revisions = selectors.history(max(options["limit"], 0))
@@ -94,18 +105,24 @@ class Command(ActionCommand):
         if not revisions:
             self.stdout.write("No revision yet: revision 0, the empty policy, is in force.")
 
-    def _told(self, applied: services.Applied, options: dict[str, Any]) -> None:
+    def _told(
+        self, applied: services.Applied, options: dict[str, Any], dry_run: bool = False
+    ) -> None:
         if options["json"]:
-            self.emit({**asdict(applied), "changes": _plain(applied.changes)})
-        elif applied.created:
-            self._list(applied.changes)
-            self.stdout.write(f"Revision {applied.revision}: {_counted(applied.changes)}")
-        else:
+            self.emit({"revision": applied.revision, "created": applied.created, **_plain(applied)})
+        elif not applied.changes:
             self.stdout.write(f"Nothing to change; revision {applied.revision} stands.")
+        else:
+            self._plan(applied, options)
+            self.stdout.write(plan.counted(applied.changes))
+            number = applied.revision
+            done = f"Dry run: nothing was changed, revision {number} stands."
+            self.stdout.write(done if dry_run else f"Revision {number} is in force.")
 
-    def _list(self, changes: list[Change]) -> None:
-        for change in changes:
-            self.stdout.write(f"  {change}")
+    def _plan(self, applied: services.Applied, options: dict[str, Any]) -> None:
+        colour = plan.coloured(options, self.stdout.isatty())
+        for line in plan.painted(plan.plan(applied.changes, applied.warnings), colour):
+            self.stdout.write(line)
 
     def _document(self, target: str) -> dict[str, Any] | str:
         if target.isdecimal():
@@ -117,9 +134,20 @@ def _read(target: str) -> str:
     return sys.stdin.read() if target == "-" else Path(target).read_text(encoding="utf-8")
 
 
-def _plain(changes: list[Change]) -> list[dict[str, Any]]:
-    return [asdict(change) for change in changes]
+def _plain(applied: services.Applied) -> dict[str, Any]:
+    return {name: [asdict(each) for each in getattr(applied, name)] for name in TOLD}
 
 
-def _counted(changes: list[Change]) -> str:
-    return f"{len(changes)} change{'s' if len(changes) != 1 else ''}."
+def _change(options: dict[str, Any]) -> dict[str, Any]:
+    expected = options["if_revision"]
+    return {"actor": actor(options), "reason": options["reason"], "expected_revision": expected}
+
+
+def if_revision_argument(parser: CommandParser) -> None:
+    said = "refuse where another revision than this one is in force by now"
+    parser.add_argument("--if-revision", type=int, metavar="N", help=said)
+
+
+def colour_argument(parser: CommandParser) -> None:
+    said = "in colour even where standard output is no terminal"
+    parser.add_argument("--color", action="store_true", help=said)

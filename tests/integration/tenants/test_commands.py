@@ -53,8 +53,9 @@ def applied(db: None, file: Path) -> Path:
 def test_apply_puts_a_file_in_force_once(file: Path) -> None:
     first = run("policy", "apply", str(file), "--reason", "first", "--author", "ann")
     assert (first.status, first.err) == (0, "")
-    assert "tenant acme: added" in first.out
-    assert "Revision 1: 10 changes." in first.out
+    assert "  + tenant acme\n" in first.out
+    assert "      budgets.hourly: kind sustained, cost 9, period day\n" in first.out
+    assert "Plan: 10 to add, 0 to change, 0 to remove.\nRevision 1 is in force.\n" in first.out
     again = run("policy", "apply", str(file))
     assert (again.status, again.out) == (0, "Nothing to change; revision 1 stands.\n")
     (revision,) = selectors.history()
@@ -113,7 +114,9 @@ def test_diff_exits_1_when_there_is_a_difference(applied: Path) -> None:
     assert (same.status, same.out) == (0, "No difference from revision 1.\n")
     applied.write_text(POLICY.replace("weight: 8", "weight: 9"))
     other = run("policy", "diff", str(applied))
-    assert (other.status, other.out) == (1, "  tenant acme: weight: 8 → 9\n1 change.\n")
+    assert other.status == 1
+    assert other.out.startswith("  ~ tenant acme\n      weight: 8 → 9\n")
+    assert other.out.endswith("Plan: 0 to add, 1 to change, 0 to remove.\n")
     as_json = run("policy", "diff", str(applied), "--json")
     assert (as_json.status, as_json.json["changes"]) == (
         1,
@@ -129,7 +132,8 @@ def test_history_and_rollback(applied: Path) -> None:
     applied.write_text(POLICY.replace("weight: 8", "weight: 9"))
     run("policy", "apply", str(applied), "--reason", "more")
     back = run("policy", "rollback", "1", "--reason", "oops", "--author", "ann")
-    assert back.out == "  tenant acme: weight: 9 → 8\nRevision 3: 1 change.\n"
+    assert back.out.startswith("  ~ tenant acme\n      weight: 9 → 8\n")
+    assert back.out.endswith("\nRevision 3 is in force.\n")
     told = run("policy", "history", "--json").json
     assert [(one["number"], one["reason"]) for one in told] == [(3, "oops"), (2, "more"), (1, "")]
     lines = run("policy", "history").out.splitlines()
