@@ -9,9 +9,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from datetime import datetime
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import F
 
 from metering.core.accounts import LocalAccounts
@@ -21,42 +22,95 @@ from metering.restore import budget_index, load_returning
 from metering.store import BudgetOf
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
 from tenants.selectors import load_snapshot
-from tenants.services import Actor, record_counter
+from tenants.services import Actor, record_counter, require
+
+MOST_UNITS = 1e15
 
 
 class CannotCorrect(ValueError):
-    """There is no such sustained budget, or it has not used as much as is to be taken back."""
+    """What was asked for is wrong, in `field`; nothing was changed."""
+
+    def __init__(self, field: str, message: str) -> None:
+        super().__init__(message)
+        self.field = field
 
 
-def correct(actor: Actor, account: str, units: float, reason: str, at: datetime) -> float:
+class IdTaken(CannotCorrect):
+    """Another correction was made under this id."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    correction: Correction
+    used: float  # in that window, now
+    created: bool  # False: it had been made before, under the same id
+
+
+def correct(
+    actor: Actor,
+    account: str,
+    units: float,
+    reason: str,
+    at: datetime,
+    given_id: str | None = None,
+) -> Made:
     """Add `units` to what an account used in its window at `at` (below zero: give back), as an
-    entry of the ledger. Returns what is used now.
+    entry of the ledger. Under one `given_id` it is made once, however often it is asked for.
 
     Raises:
-        CannotCorrect: nothing was changed.
+        CannotCorrect: there is no such sustained budget, or it has not used as much as is to be
+            taken back, or the input is wrong.
+        IdTaken: another correction has this `given_id`.
         tenants.errors.NotAllowed: the actor may not edit policy.
     """
+    require(actor, "policy.edit")
     if not reason.strip():
-        raise CannotCorrect("a correction needs a reason")
-    if not units or abs(units) > 1e15 or units != units:
-        raise CannotCorrect("units takes a number that is not zero")
+        raise CannotCorrect("reason", "a correction needs a reason")
+    if not units or abs(units) > MOST_UNITS or units != units:
+        raise CannotCorrect("units", "units takes a number that is not zero, up to 1e15")
     window = _window(load_snapshot(), account, at)
-    with transaction.atomic():
-        old = _used(account, window)
-        record_counter(actor, account, old, old + units, reason)
-        _move(account, window, units)
-        Correction.objects.create(
-            account=account, at=at, units=units, actor=actor.name, reason=reason
-        )
-        return _used(account, window)
+    order = Correction(
+        account=account,
+        at=at,
+        units=units,
+        actor=actor.name,
+        reason=reason,
+        given_id=given_id or None,
+    )
+    if before := _made_before(order, window):
+        return before
+    try:
+        with transaction.atomic():
+            old = _used(account, window)
+            record_counter(actor, account, old, old + units, reason)
+            _move(account, window, units)
+            order.save()
+            return Made(order, _used(account, window), created=True)
+    except IntegrityError:  # the same order, carried out at the same time
+        if before := _made_before(order, window):
+            return before
+        raise
+
+
+def _made_before(order: Correction, window: Window) -> Made | None:
+    if order.given_id is None:
+        return None
+    known = Correction.objects.filter(given_id=order.given_id).first()
+    if known is None:
+        return None
+    if (known.account, known.units) != (order.account, order.units):
+        raise IdTaken("id", f"id {order.given_id!r} is another correction's, of {known.account}")
+    return Made(known, _used(order.account, window), created=False)
 
 
 def _window(snapshot: PolicySnapshot, account: str, at: datetime) -> Window:
     policy = budget_index(snapshot).get(account)
     if policy is None:
-        raise CannotCorrect(f"no budget has the account {account!r}; e.g. tenant:acme/hourly")
+        raise CannotCorrect(
+            "account", f"no budget has the account {account!r}; e.g. tenant:acme/hourly"
+        )
     if policy.period is None:
-        raise CannotCorrect(f"{account} is a burst budget, which refills by itself")
+        raise CannotCorrect("account", f"{account} is a burst budget, which refills by itself")
     return window_at(policy.period, policy.timezone, at)
 
 
@@ -74,7 +128,8 @@ def _move(account: str, window: Window, units: float) -> None:
     enough = BudgetWindow.objects.filter(id=row.id, used__gte=-units)
     if not enough.update(used=F("used") + units):
         raise CannotCorrect(
-            f"{account} used {row.used:,.12g} units in this window; no more can be given back"
+            "units",
+            f"{account} used {row.used:,.12g} units in this window; no more can be given back",
         )
 
 

@@ -1,4 +1,5 @@
-"""What metering keeps: usage records, budget windows, live samples; roll-ups: `models_rollup`.
+"""What metering keeps: usage records, budget windows, live samples; roll-ups: `models_rollup`,
+alerts: `models_alerts`.
 
 Every counter is derived from `UsageRow` and `Correction`; budget windows and roll-ups can be
 rebuilt from them.
@@ -10,6 +11,12 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
+from metering.models_alerts import (  # noqa: F401  models of this app, for Django to find
+    Alert,
+    AlertDelivery,
+    AlertDestination,
+    AlertRule,
+)
 from metering.models_rollup import (  # noqa: F401  models of this app, for Django to find
     LiveHour,
     LiveMinute,
@@ -126,6 +133,7 @@ class Correction(models.Model):
     at = models.DateTimeField()  # the window that it counts in
     units = models.FloatField()
     counter = models.CharField(blank=True, default="")  # "stored", or a gateway's name
+    given_id = models.CharField(null=True, blank=True, unique=True)
     actor = models.CharField()
     reason = models.TextField()
     made_at = models.DateTimeField(auto_now_add=True)
@@ -153,31 +161,6 @@ class GatewayCheck(models.Model):
 
     def __str__(self) -> str:
         return f"{self.gateway} {self.at:%H:%M:%S}"
-
-
-class Alert(models.Model):
-    """Something that a person should look at; open until `resolved_at`."""
-
-    kind = models.CharField()
-    subject = models.CharField()
-    message = models.TextField()
-    first_at = models.DateTimeField()
-    last_at = models.DateTimeField()
-    count = models.PositiveIntegerField(default=1)
-    resolved_at = models.DateTimeField(null=True, blank=True)
-
-    class Meta:
-        indexes = [models.Index(fields=["last_at"], name="alert_last_at")]
-        constraints = [
-            models.UniqueConstraint(
-                fields=["kind", "subject"],
-                condition=Q(resolved_at=None),
-                name="alert_open_once_a_subject",
-            ),
-        ]
-
-    def __str__(self) -> str:
-        return f"{self.kind}: {self.subject}"
 
 
 class Learnt(models.Model):

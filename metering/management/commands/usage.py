@@ -69,6 +69,7 @@ class Command(BaseCommand):
         )
         correcting.add_argument("--account", required=True, help="e.g. tenant:acme/hourly")
         correcting.add_argument("--units", type=float, required=True, help="below zero: give back")
+        correcting.add_argument("--id", help="any text: under one id it is made once")
         correcting.add_argument("--json", action="store_true", help="JSON on stdout")
         change_arguments(correcting)
 
@@ -118,8 +119,8 @@ class Command(BaseCommand):
         account, at = options["account"], datetime.now(UTC)
         try:
             used = corrections.correct(
-                actor(options), account, options["units"], options["reason"], at
-            )
+                actor(options), account, options["units"], options["reason"], at, options["id"]
+            ).used
         except corrections.CannotCorrect as error:
             raise CommandError(str(error)) from error
         if options["json"]:
@@ -130,7 +131,7 @@ class Command(BaseCommand):
     def rollup(self, options: dict[str, Any]) -> None:
         since, until = options["since"], options["until"] or datetime.now(UTC)
         if since >= until:
-            raise CommandError(f"--since is {since:%Y-%m-%dT%H:%MZ}; it takes a time before --until")
+            raise CommandError(f"--since is {since.isoformat()}; it takes a time before --until")
         minutes = roll_up_range(since, until)
         self.stdout.write(f"{minutes} minutes counted again.")
 

@@ -273,7 +273,7 @@ def test_a_correction_unlocks_a_tenant_that_a_wrong_cost_locked_out(gateway):
     refused = Hold("r", "acme", Limits(), (gateway.budget_of(ACME),), 10, 10.0, 10.0)
     assert not isinstance(gateway.accounts.reserve(refused, gateway.now, AT), Admitted)
     assert gateway.writer.flush(20)
-    assert correct(ROOT, ACME, -limit, "wrong price", AT) == 1e6
+    assert correct(ROOT, ACME, -limit, "wrong price", AT).used == 1e6
     gateway.poll()
     assert isinstance(gateway.accounts.reserve(refused, gateway.now, AT), Admitted)
     assert gateway.used() == used() == 1e6
@@ -284,7 +284,7 @@ def test_a_correction_unlocks_a_tenant_that_a_wrong_cost_locked_out(gateway):
 
 
 def test_a_debit_opens_a_window_that_nothing_was_used_in(gateway):
-    assert correct(ROOT, UMBRELLA, 70.0, "used elsewhere", AT) == 70
+    assert correct(ROOT, UMBRELLA, 70.0, "used elsewhere", AT).used == 70
     gateway.poll()
     assert gateway.used(UMBRELLA) == 70
     assert gateway.check() == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 from django.db import IntegrityError, transaction
@@ -37,10 +37,12 @@ def note_all(kind: str, found: Mapping[str, str], at: datetime) -> None:
         note(kind, subject, message, at)
 
 
-def resolve_others(kind: str, found: Iterable[str], at: datetime) -> None:
-    """All open alerts of this kind but those subjects' are over."""
-    gone = Alert.objects.filter(kind=kind, resolved_at=None).exclude(subject__in=list(found))
-    for alert in gone:
-        alert.resolved_at = at
-        alert.save(update_fields=["resolved_at"])
-        log.info("alert_resolved", kind=alert.kind, subject=alert.subject)
+def resolve_others(
+    kind: str, found: Iterable[str], at: datetime, quiet: timedelta = timedelta()
+) -> None:
+    """All open alerts of this kind but those subjects' are over, once they were not so for `quiet`:
+    what comes and goes is one alert."""
+    gone = Alert.objects.filter(kind=kind, resolved_at=None, last_at__lte=at - quiet)
+    for alert in gone.exclude(subject__in=list(found)):
+        if Alert.objects.filter(id=alert.id, resolved_at=None).update(resolved_at=at):
+            log.info("alert_resolved", kind=alert.kind, subject=alert.subject)
