@@ -27,20 +27,25 @@ def asked() -> bytes:
     return body({"usage": False, "out": OUT, "hold": HOLD_S}, max_tokens=OUT, stream=True)
 
 
-def limited(room: int, unit: float) -> Any:
+def cap(room: int, unit: float) -> dict[str, Any]:
+    return {"name": "cap", "kind": "sustained", "cost": room * unit, "period": "month"}
+
+
+def limited(room: int, unit: float, tokens: int) -> Any:
     def made(stub_port: int) -> dict[str, Any]:
-        hourly = {"name": "cap", "kind": "sustained", "cost": room * unit, "period": "month"}
+        monthly = cap(room, unit)
         bucket = {"name": "cap", "kind": "burst", "cost": room * unit, "refill_per_second": 0.001}
         found = policy(stub_port)
         found["pools"][0]["capacity"]["max_running"] = 1000
         found["pools"][0]["timeouts"] |= {"first_token": 30, "total": 60}
         found["tenants"] = [
-            {"name": "tenant", "tier": "open", "budgets": [hourly]},
+            {"name": "tenant", "tier": "open", "budgets": [monthly]},
             {"name": "bucket", "tier": "open", "budgets": [bucket]},
+            {"name": "minute", "tier": "open", "limits": {"tokens_per_minute": room * tokens}},
             {
                 "name": "parent",
                 "tier": "open",
-                "applications": [{"name": "app", "budgets": [hourly]}],
+                "applications": [{"name": "app", "budgets": [monthly]}, {"name": "keyed"}],
             },
         ]
         return found
@@ -48,13 +53,15 @@ def limited(room: int, unit: float) -> Any:
     return made
 
 
-OWNERS = ("tenant", "bucket", "parent/app")
+OWNERS = ("tenant", "bucket", "minute", "parent/app", "parent/keyed")
 
 
 def trial(folder: Path, requests: int, room: int) -> Truths:
     truths = Truths()
-    unit = cost_of_one()
-    with product(folder, limited(room, unit), OWNERS) as running:
+    tokens = tokens_of_one()
+    unit = float(tokens + OUT)
+    owners = {owner: [cap(room, unit)] if owner.endswith("keyed") else [] for owner in OWNERS}
+    with product(folder, limited(room, unit, tokens), owners) as running:
         for owner in OWNERS:
             calls = [Call(running.keys[owner], asked(), owner) for _ in range(requests)]
             uvloop.run(load(running, calls, requests, random.Random(0)))
@@ -69,21 +76,24 @@ def trial(folder: Path, requests: int, room: int) -> Truths:
         counters(truths, running)
         costs = {row["cost"] for row in running.rows() if row["status"] == 200}
         truths.must("costs of one", costs, {unit})
-        for budget in running.budgets().values():
-            if budget["name"] == "cap":
-                truths.at_most(f"{budget['account']}: used", budget["used"], room * unit)
+        bucket = running.budgets()["tenant:bucket/cap"]["used"]
+        for account, used in {"tenant:bucket/cap": bucket, **running.windows()}.items():
+            if account.endswith("/cap"):
+                name = "key/cap" if account.startswith("key:") else account
+                truths.at_most(f"{name}: used", used, room * unit)
     return truths
 
 
-def cost_of_one() -> float:
-    """Units: the prompt as the gateway estimates it at first, and what the stub writes."""
+def tokens_of_one() -> int:
+    """The prompt as the gateway estimates it at first, and what the stub writes; a token of its
+    output costs two units."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
     django.setup()
     from gateway.estimates import Estimates
     from gateway.wire.request import parse
 
     prompt = Estimates().prompt_tokens("chat", parse("chat", asked()))
-    return float(prompt + 2 * OUT)
+    return prompt + OUT
 
 
 if __name__ == "__main__":

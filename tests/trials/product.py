@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,10 +14,11 @@ from typing import Any
 
 import httpx
 
-from tests.acceptance.gateway.rig import select
 from tests.acceptance.stack import PATIENCE_S, ROOT, Stack, answers, free_port, until
+from tests.trials import store
 
 TENANTS = ("alice", "bob", "carol")
+OWNERS: dict[str, list[dict[str, Any]]] = {name: [] for name in TENANTS}
 MONTHLY = {"name": "monthly", "kind": "sustained", "cost": 1e12, "period": "month"}
 BURST = {"name": "burst", "kind": "burst", "cost": 1e9, "refill_per_second": 0.001}
 SETUP = """
@@ -25,12 +26,15 @@ import json, os, sys, django
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 django.setup()
 from django.core.management import call_command
+from tenants.services import Actor, apply_document, create_key
+asked, actor = json.load(sys.stdin), Actor("trial", "command")
 call_command("migrate", verbosity=0)
-call_command("policy", "apply", "-", stdout=sys.stderr)
-for owner in sys.argv[1:]:
+apply_document(asked["policy"], actor=actor)
+keys = {}
+for owner, budgets in asked["owners"].items():
     tenant, _, application = owner.partition("/")
-    more = ["--application", application] if application else []
-    call_command("keys", "create", "--tenant", tenant, "--json", *more)
+    keys[owner] = create_key(tenant, application or None, budgets=budgets, actor=actor)[1]
+print(json.dumps(keys))
 """
 WINDOWS = "SELECT account, sum(used) AS used FROM metering_budgetwindow GROUP BY account"
 LATEST = "SELECT state FROM metering_gatewaysample ORDER BY id DESC LIMIT 1"
@@ -66,7 +70,12 @@ class Product:
     stub_port: int
     keys: dict[str, str]
     port: int
+    database: str
     process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def env(self) -> dict[str, str]:
+        return env(self.folder, self.database)
 
     def start(self) -> None:
         log = (self.folder / "serve.log").open("ab")
@@ -74,7 +83,7 @@ class Product:
         self.process = process = subprocess.Popen(
             [sys.executable, "manage.py", "serve", *role],
             cwd=ROOT,
-            env=Stack(self.folder).env,
+            env=self.env,
             stdout=log,
             stderr=log,
             start_new_session=True,
@@ -98,7 +107,7 @@ class Product:
         return subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
-            env=Stack(self.folder).env,
+            env=self.env,
             capture_output=True,
             text=True,
             check=False,
@@ -109,17 +118,21 @@ class Product:
         found = httpx.get(f"http://127.0.0.1:{self.stub_port}/said", timeout=PATIENCE_S).json()
         return dict(found)
 
+    def select(self, query: str) -> list[dict[str, Any]]:
+        return store.rows(self.folder, self.database, query)
+
     def rows(self) -> list[dict[str, Any]]:
-        return select(self.folder, f"SELECT {COLUMNS} FROM metering_usagerow")
+        return self.select(f"SELECT {COLUMNS} FROM metering_usagerow")
 
     def windows(self) -> dict[str, float]:
         """What the ledger counted, over all windows."""
-        return {row["account"]: row["used"] for row in select(self.folder, WINDOWS)}
+        return {row["account"]: row["used"] for row in self.select(WINDOWS)}
 
     def live(self) -> dict[str, Any]:
-        found = until(lambda: select(self.folder, LATEST), "a sample")
-        state: dict[str, Any] = json.loads(found[0]["state"])
-        return state
+        [found] = until(lambda: self.select(LATEST), "a sample")
+        state = found["state"]
+        read: dict[str, Any] = json.loads(state) if isinstance(state, str) else state
+        return read
 
     def open_slots(self) -> int:
         """Places taken at engines, running and queued requests of tenants, by the live state."""
@@ -156,9 +169,12 @@ class Product:
 
 @contextmanager
 def product(
-    folder: Path, made: Callable[[int], dict[str, Any]] = policy, owners: tuple[str, ...] = TENANTS
+    folder: Path,
+    made: Callable[[int], dict[str, Any]] = policy,
+    owners: Mapping[str, list[dict[str, Any]]] = OWNERS,
 ) -> Iterator[Product]:
-    """A stub, a database with the policy and a key for each owner, and a gateway; then none."""
+    """A stub, a database with the policy and for each owner a key with those budgets, and a
+    gateway; then none."""
     with ExitStack() as stopping:
         stub = subprocess.Popen(
             [sys.executable, "-m", "tests.trials.stub"], cwd=ROOT, stdout=subprocess.PIPE, text=True
@@ -166,7 +182,9 @@ def product(
         stopping.callback(stop, stub)
         assert stub.stdout is not None
         port = int(stub.stdout.readline())
-        running = Product(folder, port, prepare(folder, made(port), owners), free_port())
+        database = store.new_database()
+        keys = prepare(env(folder, database), made(port), owners)
+        running = Product(folder, port, keys, free_port(), database)
         running.start()
         try:
             yield running
@@ -182,16 +200,22 @@ def stop(process: subprocess.Popen[str]) -> None:
     process.stdout.close()
 
 
-def prepare(folder: Path, document: dict[str, Any], owners: tuple[str, ...]) -> dict[str, str]:
+def env(folder: Path, database: str) -> dict[str, str]:
+    return {**Stack(folder).env, "DATABASE_URL": database}
+
+
+def prepare(
+    env: dict[str, str], document: dict[str, Any], owners: Mapping[str, list[dict[str, Any]]]
+) -> dict[str, str]:
     done = subprocess.run(
-        [sys.executable, "-c", SETUP, *owners],
+        [sys.executable, "-c", SETUP],
         cwd=ROOT,
-        env=Stack(folder).env,
-        input=json.dumps(document),
+        env=env,
+        input=json.dumps({"policy": document, "owners": owners}),
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    keys = [json.loads(line)["key"] for line in done.stdout.splitlines() if line.startswith("{")]
-    return dict(zip(owners, keys, strict=True))
+    keys: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
+    return keys

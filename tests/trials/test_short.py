@@ -1,18 +1,23 @@
-"""Each trial, short: `python -m tests.trials.<name>` runs it in full (docs/benchmarks.md)."""
+"""Each trial, short: `python -m tests.trials.<name>` runs it in full (docs/benchmarks.md), on
+PostgreSQL with `FAIRLANE_TEST_STORE=postgres`."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.trials import drain, kills, mixed, overshoot
 
 
+@pytest.mark.store
 def test_whatever_ends_a_request_nothing_is_left_over_and_every_counter_is_the_ledgers(
     tmp_path: Path,
 ) -> None:
     assert mixed.trial(tmp_path, requests=600, parallel=64, seed=2).violated == []
 
 
+@pytest.mark.store
 def test_killed_at_any_moment_nothing_finished_is_lost_and_nothing_counted_twice(
     tmp_path: Path,
 ) -> None:

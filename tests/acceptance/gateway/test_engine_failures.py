@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -35,7 +39,7 @@ def free_again(rig: Rig, caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize("words", ["status=500", "status=503", "status=429"])
+@pytest.mark.parametrize("words", ["status=500", "status=503", "status=429", "in=9,out=50,cut@0"])
 def test_a_failed_call_is_tried_once_elsewhere_and_recorded_once(
     rig: Rig, words: str, stream: bool
 ) -> None:
@@ -53,6 +57,52 @@ def test_a_failed_call_is_tried_once_elsewhere_and_recorded_once(
     assert moved
     rig.records(alice.tenant, 4)
     free_again(rig, alice)
+
+
+class DiesUnasked(BaseHTTPRequestHandler):
+    """In good health whenever it is looked at; every call's connection dies without an answer."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("content-length", "0")
+        self.end_headers()
+
+    def do_POST(self) -> None:
+        self.server.asked += 1  # type: ignore[attr-defined]
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nothing to tell."""
+
+
+@contextmanager
+def dying() -> Iterator[ThreadingHTTPServer]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), DiesUnasked) as server:
+        server.asked = 0  # type: ignore[attr-defined]
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_connection_that_dies_without_an_answer_is_tried_once_elsewhere(rig: Rig) -> None:
+    """`cut` before the first byte: one answer, one record, charged once."""
+    with dying() as server:
+        ends = [f"http://127.0.0.1:{server.server_port}/v1", rig.engine.url]
+        alice = rig.tenant(model=rig.pool(endpoints=[{"url": url} for url in ends]))
+        rig.engine.script("in=5,out=5")
+        for number in range(6):
+            answer = alice.chat(messages=new(number), stream=number % 2 == 0)
+            assert answer.status == 200
+            row = rig.record(answer)
+            assert (row["cost"], row["endpoint"]) == (10, rig.engine.url)
+        assert 1 <= server.asked <= 6  # type: ignore[attr-defined]
+        rig.records(alice.tenant, 6)
+        rig.running(alice.tenant, 0)
 
 
 def test_a_call_that_fails_everywhere_is_tried_twice_and_costs_nothing(rig: Rig) -> None:
@@ -129,6 +179,7 @@ def test_a_stream_that_breaks_before_its_first_token_is_an_http_error(rig: Rig) 
     rig.engine.script("in=9,out=50,cut@0")
     answer = alice.chat(stream=True)
     assert (answer.status, answer.code) == (502, "engine_error")
+    assert rig.record(answer)["cost"] == 0
     free_again(rig, alice)
 
 

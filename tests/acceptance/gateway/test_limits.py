@@ -98,6 +98,42 @@ def test_five_calls_at_once_cannot_share_room_for_one(rig: Rig) -> None:
     assert answer.headers["x-ratelimit-remaining-tokens"] == str(100 - 70 - 11)
 
 
+def taught(rig: Rig, words: str) -> str:
+    """A model that has learnt how long answers are: as the engine's script says."""
+    model = rig.pool()
+    teacher = rig.tenant(model=model)
+    rig.engine.script(words)
+    for _ in range(5):
+        calls = [teacher.start() for _ in range(8)]
+        assert {call.answer().status for call in calls} == {200}
+    return model
+
+
+def test_nor_where_answers_have_been_short_and_these_run_long(rig: Rig) -> None:
+    """D04 on a model that has learnt short answers: what a caller names is held, not the guess."""
+    alice = rig.tenant(model=taught(rig, "in=10,out=2"), limits={"tokens_per_minute": 100})
+    rig.engine.script("in=10,out=60,hold=300ms")
+    answers = [call.answer() for call in [alice.start(max_tokens=60) for _ in range(5)]]
+    assert sorted(answer.status for answer in answers) == [200, 429, 429, 429, 429]
+    for refused in (answer for answer in answers if answer.status == 429):
+        told(refused, 429, "rate_limit_exceeded", "tokens_per_minute", "are held", "max_tokens")
+        assert refused.headers["retry-after"] == "1"
+    rig.engine.script("in=10,out=1")
+    answer = alice.chat(max_tokens=1)
+    assert answer.headers["x-ratelimit-remaining-tokens"] == str(100 - 70 - 11)
+
+
+def test_a_large_max_tokens_alone_is_no_reason_to_refuse(rig: Rig) -> None:
+    """What D04 must not cost: many clients name thousands with every call."""
+    alice = rig.tenant(model=taught(rig, "in=10,out=8"), limits={"tokens_per_minute": 100})
+    left = []
+    for _ in range(4):
+        answer = alice.chat(max_tokens=4000)
+        assert answer.status == 200
+        left.append(int(answer.headers["x-ratelimit-remaining-tokens"]))
+    assert left == [82, 64, 46, 28]
+
+
 def test_no_max_tokens_is_needed(rig: Rig) -> None:
     """D07, R07: nor is the first call refused because a guess is larger than the limit."""
     alice = rig.tenant(limits={"requests_per_minute": 5})
@@ -141,6 +177,39 @@ def test_no_queue_at_all(rig: Rig) -> None:
     until(lambda: alice.chat().status == 200, "the slot is free again")
 
 
+def test_who_may_queue_nothing_is_never_kept_waiting(rig: Rig) -> None:
+    """`max_queued: 0` without a `max_running`: the pool is full, so the answer comes at once."""
+    alice = rig.tenant(limits={"max_queued": 0, "requests_per_minute": 9})
+    running = [occupied(rig, alice, model="two") for _ in range(2)]
+    refused = told(alice.chat(model="two"), 429, "rate_limit_exceeded", "max_queued is 0")
+    assert refused.headers["x-ratelimit-remaining-requests"] == "7"
+    assert rig.record(refused)["throttle_reason"] == "max_queued"
+    assert rig.engine.saw(refused.id) is None
+    for call in running:
+        call.hang_up()
+    until(lambda: alice.chat(model="two").status == 200, "a place is free again")
+
+
+@pytest.mark.parametrize("more", [{}, {"max_queued": 3}])
+def test_who_may_run_nothing_is_refused_at_once(rig: Rig, more: dict[str, int]) -> None:
+    alice = rig.tenant(limits={"max_running": 0, **more})
+    refused = told(alice.chat(), 429, "rate_limit_exceeded", "max_running is 0", alice.tenant)
+    assert int(refused.headers["retry-after"]) > 3600
+    assert rig.record(refused)["throttle_reason"] == "max_running"
+    rig.change("tenants", alice.tenant, limits={"max_running": 1})
+    assert alice.chat().status == 200
+
+
+def test_calls_past_the_running_limit_wait_and_are_all_served(rig: Rig) -> None:
+    """R29: queued, not refused."""
+    alice = rig.tenant(limits={"max_running": 2})
+    rig.engine.script("in=5,out=5,hold=50ms")
+    calls = [alice.start() for _ in range(12)]
+    assert [call.answer().status for call in calls] == [200] * 12
+    rows = rig.records(alice.tenant, 12)
+    assert max(row["queue_ms"] for row in rows) >= 100
+
+
 def test_the_queue_is_bounded_where_only_it_has_a_limit(rig: Rig) -> None:
     alice = rig.tenant(limits={"max_queued": 2})
     running = [occupied(rig, alice, model="two") for _ in range(2)]
@@ -153,7 +222,7 @@ def test_the_queue_is_bounded_where_only_it_has_a_limit(rig: Rig) -> None:
 
 
 def test_a_wait_past_the_lanes_limit(rig: Rig) -> None:
-    """R30: it is refused as busy, and the message says by which bound."""
+    """R30, R31: it is refused as busy, by its own lane's bound, and the message says so."""
     alice = rig.tenant(limits={"max_running": 1})
     first = occupied(rig, alice)
     waited = alice.chat({"X-Fairlane-Lane": "brief"})
