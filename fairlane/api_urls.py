@@ -2,15 +2,19 @@
 
 from django.urls import URLPattern, URLResolver, include, path
 
-from fairlane import api_docs
+from fairlane import api_docs, simulations_api
 from metering import api as metering
+from metering.api_corrections import Corrections
 from tenants.gate import page
 
 v1: list[URLPattern | URLResolver] = [
     path("", include("tenants.api.urls")),
     path("usage/records/", metering.Records.as_view()),
     path("usage/summary/", metering.Summary.as_view()),
+    path("usage/corrections/", Corrections.as_view()),
     path("live/", metering.Live.as_view()),
+    path("simulations/", simulations_api.Simulations.as_view()),
+    path("simulations/<uuid:simulation_id>/", simulations_api.OneSimulation.as_view()),
 ]
 
 urlpatterns = [

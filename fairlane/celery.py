@@ -13,4 +13,4 @@ warnings.filterwarnings("ignore", category=SecurityWarning)
 
 app = Celery("fairlane")
 app.config_from_object("django.conf:settings", namespace="CELERY")
-app.autodiscover_tasks(["metering"])
+app.autodiscover_tasks(["metering", "fairlane"])

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, cast, get_args
 
 from django.utils import timezone
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django_filters import CharFilter
+from drf_spectacular.utils import OpenApiParameter
 from pydantic import BaseModel
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -18,9 +18,9 @@ from metering import selectors
 from metering.models import UsageRow
 from metering.selectors import Dimension
 from tenants.api.base import Api
-from tenants.api.described import FAULTS
-from tenants.api.pages import Cursor, between, moment
-from tenants.core.issue import Invalid, Issue, short
+from tenants.api.described import lists, says
+from tenants.api.pages import Filters, Moment, Whole, fault, moment, only, page
+from tenants.core.issue import Invalid
 from tenants.core.permissions import Action
 
 RANGE = [OpenApiParameter(name, datetime) for name in ("since", "until")]
@@ -55,10 +55,52 @@ class RecordOut(BaseModel):
     policy_revision: int
 
 
-class RecordPage(BaseModel):
-    next: str | None
-    previous: str | None
-    results: list[RecordOut]
+class RecordFilters(Filters):
+    orders = {"at": ("at",)}
+    tenant = CharFilter(help_text="Only this tenant's.")
+    application = CharFilter()
+    key = CharFilter(help_text="By its id.")
+    model = CharFilter()
+    lane = CharFilter()
+    interaction = CharFilter()
+    status = Whole()
+    finish_reason = CharFilter()
+    throttle_reason = CharFilter()
+    since = Moment(field_name="at", lookup_expr="gte")
+    until = Moment(field_name="at", lookup_expr="lt")
+
+
+class ShareOut(BaseModel):
+    """One group's part of all usage in the range; shares and rates are 0 to 1."""
+
+    name: str
+    requests: int
+    throttled: int
+    errors: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    tokens: int
+    cost: float
+    token_share: float
+    cost_share: float
+    throttle_rate: float
+    queue_p50_ms: float | None
+    queue_p95_ms: float | None
+    ttft_p50_ms: float | None
+    ttft_p95_ms: float | None
+    e2e_p95_ms: float | None
+
+
+class SummaryOut(BaseModel):
+    since: datetime
+    until: datetime
+    by: str
+    results: list[ShareOut]
+
+
+class LiveOut(BaseModel):
+    gateways: list[dict[str, Any]]
 
 
 class UsageApi(Api):
@@ -75,25 +117,12 @@ class UsageApi(Api):
 
 
 class Records(UsageApi):
-    @extend_schema(
-        operation_id="usage_records",
-        summary="Usage records, oldest first",
-        tags=["usage"],
-        parameters=[
-            TENANT,
-            *RANGE,
-            OpenApiParameter("cursor", str),
-            OpenApiParameter("limit", int),
-        ],
-        responses={200: RecordPage} | FAULTS,
-    )
+    @lists("usage_records", "Usage records, oldest first", RecordOut, RecordFilters, "usage")
     def get(self, request: Request) -> Response:
         rows = UsageRow.objects.all()
         if (tenant := self.tenant()) is not None:
             rows = rows.filter(tenant=tenant)
-        pager = Cursor("at", "id")
-        page = pager.paginate_queryset(between(request, rows), request, view=self)
-        return pager.get_paginated_response([record(row) for row in page or []])
+        return page(request, rows, RecordFilters, record)
 
 
 def record(row: UsageRow) -> dict[str, Any]:
@@ -101,20 +130,20 @@ def record(row: UsageRow) -> dict[str, Any]:
 
 
 class Summary(UsageApi):
-    @extend_schema(
-        operation_id="usage_summary",
-        summary="Usage of a range, by tenant, application, model or lane",
-        tags=["usage"],
-        parameters=[TENANT, *RANGE, OpenApiParameter("by", str, enum=list(get_args(Dimension)))],
-        responses={200: OpenApiTypes.OBJECT} | FAULTS,
+    @says(
+        "usage_summary",
+        "Usage of a range, by tenant, application, model or lane",
+        {200: SummaryOut},
+        *(TENANT, *RANGE, OpenApiParameter("by", str, enum=list(get_args(Dimension)))),
+        tag="usage",
     )
     def get(self, request: Request) -> Response:
+        only(request, "tenant", "since", "until", "by")
         since, until = self.range()
         by = request.query_params.get("by", "tenant")
         if by not in get_args(Dimension):
             allowed = ", ".join(get_args(Dimension))
-            message = f"by is {short(by)}; it takes one of: {allowed}"
-            raise Invalid([Issue("by", None, short(by), message)])
+            raise Invalid([fault("by", by, f"it takes one of: {allowed}")])
         shares = selectors.breakdown(cast(Dimension, by), since, until, tenant=self.tenant())
         told = {"since": since, "until": until, "by": by}
         return Response({**told, "results": [asdict(share) for share in shares]})
@@ -130,11 +159,11 @@ class Summary(UsageApi):
 class Live(Api):
     actions: ClassVar[Mapping[str, Action]] = {"GET": "live.view"}
 
-    @extend_schema(
-        operation_id="live",
-        summary="The state of each running gateway, not older than a few seconds",
-        tags=["live"],
-        responses={200: OpenApiTypes.OBJECT} | FAULTS,
+    @says(
+        "live",
+        "The state of each running gateway, not older than a few seconds",
+        {200: LiveOut},
+        tag="live",
     )
     def get(self, request: Request) -> Response:
         headers = {"Cache-Control": "no-store"}

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from functools import cache
+from typing import Any, TypeVar
 
+from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
-from pydantic import BaseModel, RootModel
+from pydantic import BaseModel, Field, create_model
 
+from tenants.api.idempotency import IDEMPOTENCY_KEY
 from tenants.api.objects import ObjectItem, ObjectList
+from tenants.api.pages import Filters
 from tenants.api.schemas import ErrorOut
 from tenants.core import document
 from tenants.core.diff import Kind
 
 REASON = OpenApiParameter("reason", str, description="Stands in the audit beside each change.")
-QUERY = OpenApiParameter("q", str, description="Only objects whose name holds this text.")
 IF_MATCH = OpenApiParameter(
     "If-Match",
     str,
@@ -24,22 +28,24 @@ IF_MATCH = OpenApiParameter(
 )
 FAULTS: dict[int, Any] = dict.fromkeys((400, 401, 403, 404), ErrorOut)
 RACES: dict[int, Any] = {412: ErrorOut, 428: ErrorOut}
+REUSED: dict[int, Any] = {422: ErrorOut}  # an Idempotency-Key
+
+Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 
 class TenantApplication(document.Application):
     tenant: document.Name
 
 
-def many(model: type[BaseModel]) -> type[BaseModel]:
-    """A list of `model`, as a type that the schema can name."""
-    return type(f"{model.__name__}List", (RootModel[list[model]],), {})  # type: ignore[valid-type]
-
-
-def listed(kind: Kind, part: type[document.Part]) -> type[ObjectList]:
-    view = type(f"{part.__name__}List", (ObjectList,), {"kind": kind, "part": part})
+def listed(
+    kind: Kind, part: type[document.Part], rows: QuerySet[Any], filters: type[Filters]
+) -> type[ObjectList]:
+    said = {"kind": kind, "part": part, "rows": rows, "filters": filters}
+    view = type(f"{part.__name__}List", (ObjectList,), said)
+    made = {201: part} | REUSED
     tell: Any = extend_schema_view(
-        get=says(kind, "list", f"List {kind}s", {200: many(part)}, QUERY),
-        post=says(kind, "create", f"Create one {kind}", {201: part}, REASON, body=part),
+        get=lists(f"{kind}_list", f"List {kind}s", part, filters),
+        post=says(f"{kind}_create", f"Create one {kind}", made, REASON, IDEMPOTENCY_KEY, body=part),
     )
     described: type[ObjectList] = tell(view)
     return described
@@ -48,30 +54,49 @@ def listed(kind: Kind, part: type[document.Part]) -> type[ObjectList]:
 def single(kind: Kind, part: type[document.Part]) -> type[ObjectItem]:
     view = type(f"{part.__name__}Item", (ObjectItem,), {"kind": kind, "part": part})
     answer, edit = {200: part}, (IF_MATCH, REASON)
-    patch = OpenApiTypes.OBJECT
+    changed, patch = answer | RACES, OpenApiTypes.OBJECT
     tell: Any = extend_schema_view(
-        get=says(kind, "read", f"Read one {kind}", answer),
-        put=says(kind, "replace", f"Replace one {kind}", answer | RACES, *edit, body=part),
-        patch=says(kind, "change", f"Change one {kind}", answer | RACES, *edit, body=patch),
-        delete=says(kind, "delete", f"Delete one {kind}", {204: None} | RACES, *edit),
+        get=says(f"{kind}_read", f"Read one {kind}", answer),
+        put=says(f"{kind}_replace", f"Replace one {kind}", changed, *edit, body=part),
+        patch=says(f"{kind}_change", f"Change one {kind}", changed, *edit, body=patch),
+        delete=says(f"{kind}_delete", f"Delete one {kind}", {204: None} | RACES, *edit),
     )
     described: type[ObjectItem] = tell(view)
     return described
 
 
 def says(
-    kind: str,
-    verb: str,
+    operation: str,
     summary: str,
     answers: dict[int, Any],
     *parameters: OpenApiParameter,
     body: Any = None,
-) -> Any:
-    return extend_schema(
-        operation_id=f"{kind}_{verb}",
+    tag: str = "",
+    description: str | None = None,
+) -> Callable[[Handler], Handler]:
+    """One call, for the schema; its tag is the first word of its name unless told."""
+    described: Callable[[Handler], Handler] = extend_schema(
+        operation_id=operation,
         summary=summary,
-        tags=[f"{kind}s"],
+        description=description,
+        tags=[tag or f"{operation.partition('_')[0]}s"],
         parameters=list(parameters),
         request=body,
         responses=answers | FAULTS,
     )
+    return described
+
+
+def lists(
+    operation: str, summary: str, each: type[BaseModel], filters: type[Filters], tag: str = ""
+) -> Callable[[Handler], Handler]:
+    return says(operation, summary, {200: pages_of(each)}, *filters.parameters(), tag=tag)
+
+
+@cache
+def pages_of(model: type[BaseModel]) -> type[BaseModel]:
+    """One page of a list, as a type that the schema can name."""
+    link = (str | None, Field(description="The address of the page, where there is one."))
+    said: Any = {"next": link, "previous": link, "results": (list[model], ...)}  # type: ignore[valid-type]
+    page: type[BaseModel] = create_model(f"{model.__name__}Page", **said)
+    return page

@@ -5,65 +5,36 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import ClassVar
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django.db import transaction
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants import selectors, services
+from tenants.api import filters
 from tenants.api.base import Api
-from tenants.api.described import FAULTS, many
-from tenants.api.schemas import KeyOut, KeyWithSecret, NewKey, Reason, RotateKey, key_out, read
+from tenants.api.described import REUSED, lists, says
+from tenants.api.idempotency import IDEMPOTENCY_KEY, once
+from tenants.api.pages import page
+from tenants.api.schemas import (
+    KeyOut,
+    KeyWithSecret,
+    NewKey,
+    Reason,
+    RevokedOut,
+    RevokeKeys,
+    RotateKey,
+)
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
 from tenants.models import ApiKey
 
-TENANT = OpenApiParameter("tenant", str, description="Only this tenant's.")
-
 
 def with_secret(key: ApiKey, secret: str, status: int) -> Response:
-    told = {**key_out(key).model_dump(), "key": secret}
+    told = {**KeyOut.of(key), "key": secret}
     return Response(told, status, headers={"Cache-Control": "no-store"})
 
 
-class Keys(Api):
-    actions: ClassVar[Mapping[str, Action]] = {"GET": "keys.view", "POST": "keys.edit"}
-
-    @extend_schema(
-        operation_id="key_list",
-        summary="List keys",
-        tags=["keys"],
-        parameters=[TENANT],
-        responses={200: many(KeyOut)} | FAULTS,
-    )
-    def get(self, request: Request) -> Response:
-        who = self.who()
-        asked = request.query_params.get("tenant") or None
-        found = selectors.keys(who.tenant if who.confined else asked)
-        return Response([key_out(key).model_dump() for key in found])
-
-    @extend_schema(
-        operation_id="key_create",
-        summary="Create a key",
-        tags=["keys"],
-        request=NewKey,
-        responses={201: KeyWithSecret} | FAULTS,
-    )
-    def post(self, request: Request) -> Response:
-        asked = read(NewKey, request.data)
-        self.who().require("keys.edit", asked.tenant)
-        key, secret = services.create_key(
-            asked.tenant,
-            asked.application,
-            asked.name,
-            asked.expires_days,
-            budgets=[budget.model_dump(exclude_none=True) for budget in asked.budgets],
-            actor=self.actor(),
-            reason=asked.reason,
-        )
-        return with_secret(key, secret, 201)
-
-
-class OneKey(Api):
+class KeyApi(Api):
     def own(self, public_id: str, action: Action) -> ApiKey:
         key = selectors.keys().filter(public_id=public_id).first()
         if key is None:
@@ -72,50 +43,69 @@ class OneKey(Api):
         return key
 
 
-class Key(OneKey):
+class Keys(KeyApi):
+    actions: ClassVar[Mapping[str, Action]] = {"GET": "keys.view", "POST": "keys.edit"}
+
+    @lists("key_list", "List keys", KeyOut, filters.Keys)
+    def get(self, request: Request) -> Response:
+        rows = selectors.keys(self.who().tenant if self.who().confined else None)
+        return page(request, rows, filters.Keys, KeyOut.of)
+
+    @says("key_create", "Create a key", {201: KeyWithSecret} | REUSED, IDEMPOTENCY_KEY, body=NewKey)
+    @once
+    def post(self, request: Request) -> Response:
+        asked, by = self.order(NewKey)
+        self.who().require("keys.edit", asked.tenant)
+        own = [budget.model_dump(exclude_none=True) for budget in asked.budgets]
+        key, secret = services.create_key(
+            asked.tenant, asked.application, asked.name, asked.expires_days, budgets=own, **by
+        )
+        return with_secret(key, secret, 201)
+
+
+class Key(KeyApi):
     actions: ClassVar[Mapping[str, Action]] = {"GET": "keys.view"}
 
-    @extend_schema(
-        operation_id="key_read",
-        summary="Read a key",
-        tags=["keys"],
-        responses={200: KeyOut} | FAULTS,
-    )
+    @says("key_read", "Read a key", {200: KeyOut})
     def get(self, request: Request, public_id: str) -> Response:
-        return Response(key_out(self.own(public_id, "keys.view")).model_dump())
+        return Response(KeyOut.of(self.own(public_id, "keys.view")))
 
 
-class Rotate(OneKey):
+class Rotate(KeyApi):
     actions: ClassVar[Mapping[str, Action]] = {"POST": "keys.edit"}
 
-    @extend_schema(
-        operation_id="key_rotate",
-        summary="Give a key a new secret",
-        tags=["keys"],
-        request=RotateKey,
-        responses={200: KeyWithSecret} | FAULTS,
+    @says(
+        "key_rotate",
+        "Give a key a new secret",
+        {200: KeyWithSecret} | REUSED,
+        IDEMPOTENCY_KEY,
+        body=RotateKey,
     )
+    @once
     def post(self, request: Request, public_id: str) -> Response:
         self.own(public_id, "keys.edit")
-        asked = read(RotateKey, request.data)
-        key, secret = services.rotate_key(
-            public_id, asked.grace_hours, actor=self.actor(), reason=asked.reason
-        )
-        return with_secret(key, secret, 200)
+        asked, by = self.order(RotateKey)
+        return with_secret(*services.rotate_key(public_id, asked.grace_hours, **by), 200)
 
 
-class Revoke(OneKey):
+class Revoke(KeyApi):
     actions: ClassVar[Mapping[str, Action]] = {"POST": "keys.edit"}
 
-    @extend_schema(
-        operation_id="key_revoke",
-        summary="Refuse a key from now on",
-        tags=["keys"],
-        request=Reason,
-        responses={200: KeyOut} | FAULTS,
-    )
+    @says("key_revoke", "Refuse a key from now on", {200: KeyOut}, body=Reason)
     def post(self, request: Request, public_id: str) -> Response:
         self.own(public_id, "keys.edit")
-        asked = read(Reason, request.data)
-        key = services.revoke_key(public_id, actor=self.actor(), reason=asked.reason)
-        return Response(key_out(key).model_dump())
+        _, by = self.order(Reason)
+        return Response(KeyOut.of(services.revoke_key(public_id, **by)))
+
+
+class RevokeMany(KeyApi):
+    actions: ClassVar[Mapping[str, Action]] = {"POST": "keys.edit"}
+
+    @says("key_revoke_many", "Refuse many keys, all or none", {200: RevokedOut}, body=RevokeKeys)
+    def post(self, request: Request) -> Response:
+        asked, by = self.order(RevokeKeys)
+        with transaction.atomic():
+            for public_id in asked.ids:
+                self.own(public_id, "keys.edit")
+            told = [KeyOut.of(services.revoke_key(each, **by)) for each in dict.fromkeys(asked.ids)]
+        return Response({"results": told})

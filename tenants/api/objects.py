@@ -6,17 +6,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, get_args, get_origin
 
+from django.db.models import QuerySet
 from django.urls import reverse
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants import places, selectors, services
 from tenants.api.base import Api
+from tenants.api.idempotency import once
+from tenants.api.pages import Filters, page
 from tenants.core.diff import Kind, named
 from tenants.core.document import Part, plain_numbers
-from tenants.core.issue import Invalid, Issue, short
+from tenants.core.issue import Invalid, Issue, refused, short
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
+from tenants.models import Application, Pool
 from tenants.services import Applied
 
 REVISION = "X-Fairlane-Revision"
@@ -30,27 +34,24 @@ class ObjectApi(Api):
         return "/".join(parts.values())
 
     def answer(self, name: str, applied: Applied | None = None, status: int = 200) -> Response:
-        found = named(selectors.current_document(), self.kind).get(name)
+        document = selectors.current_document()
+        found = named(document, self.kind).get(name)
         if found is None:
             raise NotFound(f"there is no {self.kind} {name!r}")
-        etag = services.object_etag(self.kind, name)
-        headers = {"ETag": f'"{etag}"'}
+        headers = {"ETag": f'"{services.etag_of(document, self.kind, name)}"'}
         if applied is not None:
             headers[REVISION] = str(applied.revision)
         return Response(shown(self.kind, name, found), status, headers=headers)
 
-    def fields(self) -> dict[str, Any]:
-        data = self.request.data
-        if not isinstance(data, dict):
-            raise Invalid([Issue("", None, short(data), "the body must be a JSON object")])
-        fields = dict(data)
-        if self.kind == "application":  # its tenant is part of its name, not a field of its own
-            fields.pop("tenant", None)
+    def fields(self, parts: Mapping[str, str] | None = None) -> dict[str, Any]:
+        fields = json_object(self.request.data)
+        if self.kind != "application":
+            return fields
+        # Its tenant is part of its name, not a field of its own.
+        given, own = fields.pop("tenant", None), (parts or {}).get("tenant")
+        if own is not None and given not in (None, own):
+            raise refused("tenant", given, f"an application keeps its tenant: {own!r}")
         return fields
-
-    def tenant_given(self) -> str:
-        data = self.request.data
-        return str(data.get("tenant", "")) if isinstance(data, dict) else ""
 
     @contextmanager
     def told_of(self, name: str) -> Iterator[None]:
@@ -63,23 +64,29 @@ class ObjectApi(Api):
 
 
 class ObjectList(ObjectApi):
+    """The rows choose and order; what is told is the document's."""
+
     actions: ClassVar[Mapping[str, Action]] = {"GET": "policy.view", "POST": "policy.edit"}
+    rows: ClassVar[QuerySet[Any]]
+    filters: ClassVar[type[Filters]]
 
     def get(self, request: Request) -> Response:
-        wanted = request.query_params.get("q", "").lower()
         found = named(selectors.current_document(), self.kind)
-        if tenant := request.query_params.get("tenant"):
-            found = {key: part for key, part in found.items() if key.startswith(f"{tenant}/")}
-        return Response(
-            [shown(self.kind, name, part) for name, part in found.items() if wanted in name.lower()]
-        )
 
+        def told(row: Any) -> dict[str, Any] | None:
+            name = row_name(row)
+            return shown(self.kind, name, found[name]) if name in found else None
+
+        return page(request, self.rows.all(), self.filters, told)
+
+    @once
     def post(self, request: Request) -> Response:
-        fields = self.fields()
         key = "model" if self.kind == "pool" else "name"
+        tenant = json_object(request.data).get("tenant")
+        fields = self.fields()
         name = str(fields.get(key, ""))
         if self.kind == "application":
-            fields["name"] = name = f"{self.tenant_given()}/{name}"
+            fields["name"] = name = f"{tenant or ''}/{name}"
         with self.told_of(name):
             applied = services.create_object(
                 self.kind, fields, actor=self.actor(), reason=self.reason()
@@ -105,11 +112,11 @@ class ObjectItem(ObjectApi):
 
     def put(self, request: Request, **parts: str) -> Response:
         """Replaces the object: what the body leaves out has its default again."""
-        return self._change(parts, replacing(self.part, self.fields()))
+        return self._change(parts, replacing(self.part, self.fields(parts)))
 
     def patch(self, request: Request, **parts: str) -> Response:
         """A merge patch (RFC 7396): null takes a value away."""
-        return self._change(parts, self.fields())
+        return self._change(parts, self.fields(parts))
 
     def delete(self, request: Request, **parts: str) -> Response:
         name, etag = self.name_of(parts), self.if_match()
@@ -132,6 +139,20 @@ class ObjectItem(ObjectApi):
                 self.kind, name, fields, actor=self.actor(), etag=etag, reason=self.reason()
             )
         return self.answer(name, applied)
+
+
+def json_object(data: Any) -> dict[str, Any]:
+    """Raises Invalid where the body is anything else."""
+    if not isinstance(data, dict):
+        raise Invalid([Issue("", None, short(data), "the body must be a JSON object")])
+    return dict(data)
+
+
+def row_name(row: Any) -> str:
+    """What the document calls the object that this row projects."""
+    if isinstance(row, Application):
+        return f"{row.tenant.name}/{row.name}"
+    return str(row.model if isinstance(row, Pool) else row.name)
 
 
 OWN_ADDRESS = ("name", "model", "applications")

@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
-from django.contrib.auth import get_user_model
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from drf_spectacular.types import OpenApiTypes
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from tenants import selectors, services
-from tenants.api.base import Api
-from tenants.api.described import FAULTS, IF_MATCH, RACES, many
-from tenants.api.pages import Cursor, between
+from tenants.api import filters
+from tenants.api.base import Api, Changed, Order, refusal
+from tenants.api.described import IF_MATCH, RACES, Handler, lists, says
+from tenants.api.pages import page
 from tenants.api.schemas import (
     AppliedOut,
     ApplyPolicy,
     AuditOut,
+    EditTenants,
+    ErrorOut,
     PolicyText,
+    Revert,
     RevisionOut,
     RevisionWithDocument,
     Rollback,
-    UserOut,
-    audit_out,
-    change_out,
     read,
-    revision_out,
 )
 from tenants.core import yaml_text
 from tenants.core.document import Document, canonical
-from tenants.core.issue import Invalid, Issue, short
+from tenants.core.issue import Invalid, Issue, refused, short
 from tenants.core.permissions import Action
+from tenants.core.schema import json_schema
 from tenants.errors import NotFound
 from tenants.models import AuditEntry, PolicyRevision
-from tenants.services import Applied
+from tenants.services import Applied, plans
 
 
 class Yaml(BaseRenderer):
@@ -51,43 +51,59 @@ class PolicyApi(Api):
         given = self.if_match()
         if given is not None and not given.isdecimal():
             message = f'If-Match is {short(given)}; it takes the policy\'s ETag, such as "7", or *'
-            raise Invalid([Issue("If-Match", None, short(given), message)])
+            raise refused("If-Match", given, message)
         return None if given is None else int(given)
 
+    def revising(self, model: type[Order]) -> tuple[Order, dict[str, Any]]:
+        """The body, and what every service takes that makes a revision of the whole."""
+        expected = self.expected()
+        asked, by = self.order(model)
+        return asked, {**by, "expected_revision": expected}
+
     def applied(self, applied: Applied) -> Response:
-        told = AppliedOut(
-            revision=applied.revision,
-            created=applied.created,
-            changes=[change_out(change) for change in applied.changes],
-        )
-        return Response(told.model_dump(), headers={"ETag": f'"{applied.revision}"'})
+        return Response(AppliedOut.of(applied), headers={"ETag": f'"{applied.revision}"'})
+
+
+def revises(
+    operation: str, summary: str, body: type, tag: str = "policy", **said: Any
+) -> Callable[[Handler], Handler]:
+    answers = {200: AppliedOut} | RACES | said.pop("more", {})
+    return says(operation, summary, answers, IF_MATCH, body=body, tag=tag, **said)
 
 
 class Policy(PolicyApi):
     actions: ClassVar[Mapping[str, Action]] = {"GET": "policy.view"}
     renderer_classes = [JSONRenderer, Yaml]
 
-    @extend_schema(
-        operation_id="policy_read",
-        summary="The policy in force, as JSON or YAML",
-        tags=["policy"],
-        responses={200: Document} | FAULTS,
-    )
+    @says("policy_read", "The policy in force, as JSON or YAML", {200: Document}, tag="policy")
     def get(self, request: Request) -> Response:
         number = selectors.current_revision()
         document = canonical(selectors.revision_document(number))
         return Response(document, headers={"ETag": f'"{number}"'})
 
 
+class Schema(PolicyApi):
+    actions: ClassVar[Mapping[str, Action]] = {"GET": "policy.view"}
+
+    @says(
+        "policy_schema",
+        "JSON Schema of the policy file, for editors",
+        {200: OpenApiTypes.OBJECT},
+        tag="policy",
+    )
+    def get(self, request: Request) -> Response:
+        return Response(json_schema())
+
+
 class Diff(PolicyApi):
     actions: ClassVar[Mapping[str, Action]] = {"POST": "policy.view"}
 
-    @extend_schema(
-        operation_id="policy_diff",
-        summary="What a document would change",
-        tags=["policy"],
-        request=PolicyText,
-        responses={200: AppliedOut} | FAULTS,
+    @says(
+        "policy_diff",
+        "What a document would change, with warnings",
+        {200: AppliedOut},
+        body=PolicyText,
+        tag="policy",
     )
     def post(self, request: Request) -> Response:
         asked = read(PolicyText, request.data)
@@ -99,124 +115,113 @@ class Diff(PolicyApi):
 class Apply(PolicyApi):
     actions: ClassVar[Mapping[str, Action]] = {"POST": "policy.edit"}
 
-    @extend_schema(
-        operation_id="policy_apply",
-        summary="Put a document in force, whole or not at all",
-        tags=["policy"],
-        parameters=[IF_MATCH],
-        request=ApplyPolicy,
-        responses={200: AppliedOut} | FAULTS | RACES,
-    )
+    @revises("policy_apply", "Put a document in force, whole or not at all", ApplyPolicy)
     def post(self, request: Request) -> Response:
-        expected, asked = self.expected(), read(ApplyPolicy, request.data)
-        return self.applied(
-            services.apply_document(
-                asked.document,
-                actor=self.actor(),
-                reason=asked.reason,
-                expected_revision=expected,
-            )
-        )
+        asked, by = self.revising(ApplyPolicy)
+        return self.applied(services.apply_document(asked.document, **by))
 
 
 class RollBack(PolicyApi):
     actions: ClassVar[Mapping[str, Action]] = {"POST": "policy.edit"}
 
-    @extend_schema(
-        operation_id="policy_rollback",
-        summary="Put an earlier revision in force again",
-        tags=["policy"],
-        parameters=[IF_MATCH],
-        request=Rollback,
-        responses={200: AppliedOut} | FAULTS | RACES,
+    @revises("policy_rollback", "Put an earlier revision in force again", Rollback)
+    def post(self, request: Request) -> Response:
+        asked, by = self.revising(Rollback)
+        return self.applied(services.rollback(asked.revision, **by))
+
+
+class TakeBack(PolicyApi):
+    """Unlike a rollback it leaves later revisions' changes as they are."""
+
+    actions: ClassVar[Mapping[str, Action]] = {"POST": "policy.edit"}
+
+    @revises(
+        "policy_revert",
+        "Take one revision's change back, and no other's",
+        Revert,
+        more={409: ErrorOut},
+        description="Where a later revision changed the same field, 409 names it; `keep` then says "
+        "for each whose value holds: `yours` (as before the revision) or `theirs` (as now).",
     )
     def post(self, request: Request) -> Response:
-        expected, asked = self.expected(), read(Rollback, request.data)
-        return self.applied(
-            services.rollback(
-                asked.revision,
-                actor=self.actor(),
-                reason=asked.reason,
-                expected_revision=expected,
-            )
-        )
+        expected, (asked, by) = self.expected(), self.order(Revert)
+        edit = plans.Edit(*plans.undo(asked.revision), keep=asked.keep)
+        plan = plans.plan(edit)
+        if expected not in (None, plan.revision):
+            raise Changed(f"revision {plan.revision} is in force, not {expected}")
+        if open_ := [b for b in plan.beside if b.outcome == "clash" and b.key not in asked.keep]:
+            text = "{} is {} now, and was {} before revision {}; say in keep which one holds"
+            errors = [
+                {
+                    "field": each.key,
+                    "value": short(each.theirs),
+                    "message": text.format(
+                        each.field or each.name,
+                        short(each.theirs),
+                        short(each.yours),
+                        asked.revision,
+                    ),
+                }
+                for each in open_
+            ]
+            return refusal("Later revisions changed the same fields.", errors, 409)
+        if asked.dry_run or not plan.changes:
+            return self.applied(Applied(plan.revision, plan.changes, False, plan.warnings))
+        by["reason"] = asked.reason or f"Revert revision {asked.revision}"
+        return self.applied(plans.apply_plan(edit, plan.seal, **by))
+
+
+class EditMany(PolicyApi):
+    actions: ClassVar[Mapping[str, Action]] = {"POST": "policy.edit"}
+
+    @revises(
+        "tenant_change_many",
+        "Change many tenants, all or none, as one revision",
+        EditTenants,
+        tag="tenants",
+        description="If-Match takes the policy's ETag.",
+    )
+    def post(self, request: Request) -> Response:
+        asked, by = self.revising(EditTenants)
+        edits = {each.name: each.changes for each in asked.tenants}
+        if len(edits) < len(asked.tenants):
+            raise refused("tenants", len(asked.tenants), "a tenant is named twice")
+        for name, changes in edits.items():
+            if "applications" in changes:
+                message = "applications have their own address: /api/v1/applications/"
+                raise Invalid([Issue(f"tenants[{name}].applications", None, "", message)])
+        return self.applied(services.edit_objects("tenant", edits, **by))
 
 
 class History(Api):
     actions: ClassVar[Mapping[str, Action]] = {"GET": "policy.view"}
 
-    @extend_schema(
-        operation_id="policy_history",
-        summary="Revisions, newest first",
-        tags=["policy"],
-        parameters=[OpenApiParameter("cursor", str), OpenApiParameter("limit", int)],
-        responses={200: many(RevisionOut)} | FAULTS,
-    )
+    @lists("policy_history", "Revisions, newest first", RevisionOut, filters.Revisions, "policy")
     def get(self, request: Request) -> Response:
-        pager = Cursor("-number")
-        rows = pager.paginate_queryset(PolicyRevision.objects.defer("packed"), request, view=self)
-        return pager.get_paginated_response([revision_out(row).model_dump() for row in rows or []])
+        rows = PolicyRevision.objects.defer("packed")
+        return page(request, rows, filters.Revisions, RevisionOut.of)
 
 
 class Revision(Api):
     actions: ClassVar[Mapping[str, Action]] = {"GET": "policy.view"}
 
-    @extend_schema(
-        operation_id="policy_revision",
-        summary="One revision with its document",
-        tags=["policy"],
-        responses={200: RevisionWithDocument} | FAULTS,
+    @says(
+        "policy_revision",
+        "One revision with its document",
+        {200: RevisionWithDocument},
+        tag="policy",
     )
     def get(self, request: Request, number: int) -> Response:
         found = PolicyRevision.objects.filter(number=number).first()
         if found is None:
             raise NotFound(f"there is no revision {number}")
-        return Response({**revision_out(found).model_dump(), "document": found.document})
+        return Response(RevisionWithDocument.of(found))
 
 
 class Audit(Api):
     actions: ClassVar[Mapping[str, Action]] = {"GET": "audit.view"}
 
-    @extend_schema(
-        operation_id="audit_list",
-        summary="Who changed what, newest first",
-        tags=["audit"],
-        parameters=[
-            OpenApiParameter(name, str)
-            for name in ("actor", "kind", "name", "since", "until", "cursor")
-        ],
-        responses={200: many(AuditOut)} | FAULTS,
-    )
+    @lists("audit_list", "Who changed what, newest first", AuditOut, filters.Audit, "audit")
     def get(self, request: Request) -> Response:
-        entries = AuditEntry.objects.select_related("revision").defer("revision__packed")
-        for field in ("actor", "kind", "name"):
-            if value := request.query_params.get(field):
-                entries = entries.filter(**{field: value})
-        pager = Cursor("-at", "-id")
-        rows = pager.paginate_queryset(between(request, entries), request, view=self)
-        return pager.get_paginated_response([audit_out(row).model_dump() for row in rows or []])
-
-
-class Users(Api):
-    actions: ClassVar[Mapping[str, Action]] = {"GET": "users.view"}
-
-    @extend_schema(
-        operation_id="user_list",
-        summary="People and their roles",
-        tags=["users"],
-        responses={200: many(UserOut)} | FAULTS,
-    )
-    def get(self, request: Request) -> Response:
-        people = get_user_model()._default_manager.select_related("membership__tenant")
-        return Response([user_out(user).model_dump() for user in people.order_by("username")])
-
-
-def user_out(user: Any) -> UserOut:
-    member = getattr(user, "membership", None)
-    return UserOut(
-        username=user.get_username(),
-        role=member.role if member else "admin" if user.is_superuser else None,
-        tenant=member.tenant.name if member and member.tenant else None,
-        active=user.is_active,
-        last_login=user.last_login,
-    )
+        rows = AuditEntry.objects.select_related("revision").defer("revision__packed")
+        return page(request, rows, filters.Audit, AuditOut.of)

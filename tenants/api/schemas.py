@@ -1,6 +1,7 @@
 """Bodies of the admin API that are not objects of the policy file.
 
 Pydantic checks them strictly, as it does the policy: an unknown field is an error that names it.
+What is told is read off the row by its attributes, by the same names unless a path says another.
 """
 
 from __future__ import annotations
@@ -8,12 +9,11 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
-from tenants.core.diff import Change
-from tenants.core.document import Budget
+from tenants.core.document import Budget, Name
 from tenants.core.issue import Invalid, Issue, short
-from tenants.models import ApiKey, AuditEntry, PolicyRevision
+from tenants.core.merge import Side
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -22,22 +22,41 @@ class Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class NewKey(Body):
+class Out(BaseModel):
+    model_config = ConfigDict(from_attributes=True)
+
+    @classmethod
+    def of(cls, row: Any) -> dict[str, Any]:
+        """As plain values, of any object with these attributes."""
+        return cls.model_validate(row).model_dump()
+
+
+def within(*path: str) -> Any:
+    """None where the path ends early."""
+    return Field(default=None, validation_alias=AliasPath(*path))
+
+
+# --- orders ---------------------------------------------------------------------------------
+
+
+class Reason(Body):
+    reason: Annotated[str, Field(description="Stands in the audit beside each change.")] = ""
+
+
+class NewKey(Reason):
     tenant: str
     application: str | None = None
     name: str = ""
     expires_days: float | None = None
     budgets: list[Budget] = []
-    reason: str = ""
 
 
-class RotateKey(Body):
+class RotateKey(Reason):
     grace_hours: float = 0
-    reason: str = ""
 
 
-class Reason(Body):
-    reason: str = ""
+class RevokeKeys(Reason):
+    ids: Annotated[list[str], Field(min_length=1, max_length=1000)]
 
 
 class PolicyText(Body):
@@ -46,20 +65,67 @@ class PolicyText(Body):
     ]
 
 
-class ApplyPolicy(PolicyText):
-    reason: str = ""
+class ApplyPolicy(PolicyText, Reason):
+    pass
 
 
-class Rollback(Body):
+class Rollback(Reason):
     revision: Annotated[int, Field(ge=0)]
-    reason: str = ""
 
 
-class KeyOut(BaseModel):
-    id: str
+class Revert(Rollback):
+    keep: Annotated[
+        dict[str, Side], Field(description="Where both changed a field, by its name as 409 tells.")
+    ] = {}
+    dry_run: bool = False
+
+
+class TenantEdit(Body):
+    name: Name
+    changes: Annotated[
+        dict[str, Any], Field(description="A merge patch (RFC 7396), as of the tenant's PATCH.")
+    ]
+
+
+class EditTenants(Reason):
+    tenants: Annotated[list[TenantEdit], Field(min_length=1, max_length=5000)]
+
+
+class NewUser(Reason):
+    username: str
+    role: str
+    tenant: str | None = None
+    password: Annotated[str | None, Field(description="Made up where none is given.")] = None
+
+
+class EditUser(Reason):
+    """A merge patch: what is not given stays. A role and its tenant are given together."""
+
+    role: str | None = None
+    tenant: str | None = None
+    enabled: bool | None = None
+    must_use_totp: bool | None = None
+
+
+class NewToken(Reason):
+    name: str
+    role: str
+    tenant: str | None = None
+    expires_days: float = 365
+
+
+class RenewToken(Reason):
+    expires_days: float = 365
+
+
+# --- what is told ---------------------------------------------------------------------------
+
+
+class KeyOut(Out):
+    id: Annotated[str, Field(validation_alias="public_id")]
     masked: str
-    tenant: str
-    application: str | None
+    tenant: Annotated[str, Field(validation_alias=AliasPath("tenant", "name"))]
+    application: str | None = within("application", "name")
     name: str
     state: str
     created_at: datetime
@@ -68,11 +134,15 @@ class KeyOut(BaseModel):
     revoked_at: datetime | None
 
 
+class RevokedOut(BaseModel):
+    results: list[KeyOut]
+
+
 class KeyWithSecret(KeyOut):
     key: Annotated[str, Field(description="The whole key; this answer is the only one with it.")]
 
 
-class ChangeOut(BaseModel):
+class ChangeOut(Out):
     kind: str
     name: str
     field: str
@@ -80,13 +150,22 @@ class ChangeOut(BaseModel):
     new: Any
 
 
-class AppliedOut(BaseModel):
+class WarningOut(Out):
+    level: str
+    kind: str
+    name: str
+    field: str
+    message: str
+
+
+class AppliedOut(Out):
     revision: int
     created: bool
     changes: list[ChangeOut]
+    warnings: list[WarningOut]
 
 
-class RevisionOut(BaseModel):
+class RevisionOut(Out):
     number: int
     at: datetime
     author: str
@@ -99,7 +178,7 @@ class RevisionWithDocument(RevisionOut):
     document: dict[str, Any]
 
 
-class AuditOut(BaseModel):
+class AuditOut(Out):
     at: datetime
     actor: str
     source: str
@@ -110,21 +189,57 @@ class AuditOut(BaseModel):
     old: Any
     new: Any
     reason: str
-    revision: int | None
+    revision: int | None = within("revision", "number")
 
 
-class UserOut(BaseModel):
+class UserOut(Out):
     username: str
-    role: str | None
-    tenant: str | None
-    active: bool
+    role: str | None = within("membership", "role")
+    tenant: str | None = within("membership", "tenant", "name")
+    enabled: Annotated[bool, Field(validation_alias="is_active")]
+    must_use_totp: bool = Field(
+        default=False, validation_alias=AliasPath("membership", "must_use_totp")
+    )
     last_login: datetime | None
+
+
+class UserWithSecrets(UserOut):
+    password: Annotated[str, Field(description="Told once.")]
+    token: Annotated[str, Field(description="For the admin API; told once.")]
+
+
+class TokenOut(Out):
+    id: Annotated[str, Field(validation_alias="public_id")]
+    masked: str
+    name: str
+    role: str
+    tenant: str | None = within("tenant", "name")
+    state: str
+    created_at: datetime
+    created_by: str
+    expires_at: datetime
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+
+
+class TokenWithSecret(TokenOut):
+    token: Annotated[str, Field(description="The whole token; told once.")]
+
+
+class PasswordOut(Out):
+    username: str
+    password: Annotated[str, Field(description="Told once; to be changed at the next sign-in.")]
 
 
 class BudgetOut(Budget):
     id: Annotated[str, Field(description="owner kind, owner and name: `tier:gold/hourly`")]
     owner_kind: str
     owner: str
+
+
+class NewBudget(Budget):
+    owner_kind: Annotated[str, Field(description="tier, tenant or application")]
+    owner: Annotated[str, Field(description="`tenant/application` of an application")]
 
 
 class Fault(BaseModel):
@@ -144,54 +259,12 @@ def read(model: type[Model], data: Any) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         raise Invalid(
-            Issue(".".join(map(str, e["loc"])), None, short(e["input"]), e["msg"], e["loc"])
+            Issue(".".join(map(str, e["loc"])), None, short(e["input"]), said(model, e), e["loc"])
             for e in error.errors()
         ) from None
 
 
-def key_out(key: ApiKey) -> KeyOut:
-    return KeyOut(
-        id=key.public_id,
-        masked=key.masked,
-        tenant=key.tenant.name,
-        application=key.application.name if key.application else None,
-        name=key.name,
-        state=key.state,
-        created_at=key.created_at,
-        created_by=key.created_by,
-        expires_at=key.expires_at,
-        revoked_at=key.revoked_at,
-    )
-
-
-def change_out(change: Change) -> ChangeOut:
-    return ChangeOut(
-        kind=change.kind, name=change.name, field=change.field, old=change.old, new=change.new
-    )
-
-
-def revision_out(revision: PolicyRevision) -> RevisionOut:
-    return RevisionOut(
-        number=revision.number,
-        at=revision.at,
-        author=revision.author,
-        source=revision.source,
-        reason=revision.reason,
-        changes=revision.changes,
-    )
-
-
-def audit_out(entry: AuditEntry) -> AuditOut:
-    return AuditOut(
-        at=entry.at,
-        actor=entry.actor,
-        source=entry.source,
-        address=entry.address,
-        kind=entry.kind,
-        name=entry.name,
-        field=entry.field,
-        old=entry.old,
-        new=entry.new,
-        reason=entry.reason,
-        revision=entry.revision.number if entry.revision else None,
-    )
+def said(model: type[BaseModel], error: Any) -> str:
+    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+        return f"unknown field; known: {', '.join(sorted(model.model_fields))}"
+    return str(error["msg"])

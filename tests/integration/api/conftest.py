@@ -1,0 +1,3 @@
+from tests.integration.console.conftest import admin, as_, people
+
+__all__ = ["admin", "as_", "people"]
