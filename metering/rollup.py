@@ -18,6 +18,7 @@ from django.db import transaction
 from metering.core import sketch
 from metering.core.cover import DAY, HOUR, MINUTE, QUARTER, RECORD, Piece
 from metering.counting import MODELS, SKETCHES, SUMS, TALLIES, Group, Total, Totals, count
+from metering.key_use import note_keys
 from metering.models import UsageRow
 from metering.models_rollup import GROUP, TouchedMinute, TouchedQuarter, UsageSlot
 
@@ -32,6 +33,7 @@ def roll_up_minutes(most: int = 500) -> int:
     minutes = list(marked[:most])
     for start in range(0, len(minutes), AT_ONCE):
         _count_minutes(minutes[start : start + AT_ONCE])
+    note_keys(minutes)
     return len(minutes)
 
 

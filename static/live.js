@@ -14,27 +14,63 @@
     }
   });
 
-  // Times are written in UTC; the title tells them in the viewer's zone.
-  const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
-  const explain = () => {
-    for (const time of document.querySelectorAll("time[datetime]:not([title])")) {
-      time.title = local.format(new Date(time.dateTime));
+  // The server writes times in the zone of this cookie; it is set at the latest on the login page.
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zone && !document.cookie.split("; ").includes(`tz=${zone}`)) {
+    const secure = location.protocol === "https:" ? ";secure" : "";
+    document.cookie = `tz=${zone};path=/;max-age=31536000;samesite=lax${secure}`;
+  }
+
+  // On a phone a row becomes a card, whose values carry their columns' headings (fairlane.css).
+  // The roles say again what `display: grid` takes away.
+  const roles = { TABLE: "table", THEAD: "rowgroup", TBODY: "rowgroup", TR: "row", TD: "cell" };
+  const stack = (table) => {
+    const headings = Array.from(table.querySelectorAll("thead th"), (cell) => (cell.dataset.short || cell.textContent).trim());
+    if (!headings.length) return;
+    for (const row of table.tBodies[0]?.rows || []) {
+      Array.from(row.cells).forEach((cell, place) => {
+        if (cell.tagName === "TD" && cell.colSpan === 1) cell.dataset.label = headings[place] || "";
+        if (cell.textContent.trim() === "–") cell.classList.add("none");
+      });
     }
+    for (const part of [table, ...table.querySelectorAll("thead, tbody, tr, td")]) part.setAttribute("role", roles[part.tagName]);
+    for (const cell of table.querySelectorAll("th")) cell.setAttribute("role", cell.scope === "row" ? "rowheader" : "columnheader");
+    table.classList.add("stacked");
   };
-  explain();
-  document.body.addEventListener("htmx:afterSettle", explain);
+
+  // What a button copies is the text of the element that it names, or its own `data-text`.
+  const copied = async (button) => {
+    const text = button.dataset.text || document.getElementById(button.dataset.copy).textContent.trim();
+    await navigator.clipboard.writeText(text);
+    const label = button.querySelector(".label") || button;
+    const before = label.textContent;
+    label.textContent = "Copied";
+    setTimeout(() => { label.textContent = before; }, 2000);
+  };
+  document.body.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (button) copied(button);
+  });
+
+  // One box ticks all of its table's.
+  document.body.addEventListener("change", (event) => {
+    if (!event.target.matches("[data-all]")) return;
+    for (const box of event.target.closest("table").querySelectorAll("tbody input[type=checkbox]")) box.checked = event.target.checked;
+  });
+
+  const enhance = () => {
+    for (const time of document.querySelectorAll("time[datetime]:not([title])")) {
+      time.title = new Date(time.dateTime).toISOString().replace("T", " ").replace(/\.000Z$/, " UTC");
+    }
+    document.querySelectorAll(".table > table:not(.stacked, .fits)").forEach(stack);
+    for (const part of document.querySelectorAll("[data-needs-script]")) part.hidden = false;
+    if (navigator.clipboard) for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
+  };
+  enhance();
+  document.body.addEventListener("htmx:afterSettle", enhance);
 
   // Filters apply at once; without this there is the button.
   document.body.addEventListener("change", (event) => {
     if (event.target.matches("form[data-auto] select")) event.target.form.requestSubmit();
   });
-
-  const copy = document.querySelector("[data-copy]");
-  if (copy && navigator.clipboard) {
-    copy.hidden = false;
-    copy.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(document.getElementById(copy.dataset.copy).textContent.trim());
-      copy.textContent = "Copied";
-    });
-  }
 })();

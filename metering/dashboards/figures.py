@@ -4,13 +4,16 @@
 2. A tenant has one colour and one dash everywhere, from its place in the policy's row order.
 3. The palette keeps 3:1 contrast on both grounds, and its members stay apart for viewers with
    deuteranopia and protanopia (Machado 2009, CIE76 distance of 19 or more).
+4. An axis is in one unit that fits what is drawn: ms or s or min, never "50µ s".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+
+from django.utils.timezone import localtime
 
 Figure = dict[str, Any]
 Values = Sequence[float | None]
@@ -25,25 +28,30 @@ PALETTE = (
     "#4d91fa",
     "#1e8ac7",
 )
-OWN_LEGEND = {"showlegend": True, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}}
+OTHERS = "(others)"
+GREY = "#808a96"
 FARTHEST_BOUND = 8  # times the largest debt, at which a bound is still drawn
 DASHES = ("solid", "dot", "dash", "longdash")
+DURATIONS = ((1_000.0, 1.0, "ms"), (120_000.0, 1e-3, "s"), (float("inf"), 1 / 60_000, "min"))
 
 
 class Ink:
-    """The look of each tenant, by its place in a stable order of names."""
+    """The look of each name, by its place in a stable order of names."""
 
     def __init__(self, names: Sequence[str]) -> None:
         self._place = {name: place for place, name in enumerate(names)}
 
-    def place(self, tenant: str) -> int:
-        return self._place.get(tenant, len(self._place))
+    def place(self, name: str) -> int:
+        return self._place.get(name, len(self._place))
 
-    def colour(self, tenant: str) -> str:
-        return PALETTE[self.place(tenant) % len(PALETTE)]
+    def colour(self, name: str) -> str:
+        return GREY if name == OTHERS else PALETTE[self.place(name) % len(PALETTE)]
 
-    def dash(self, tenant: str) -> str:
-        return DASHES[self.place(tenant) // len(PALETTE) % len(DASHES)]
+    def dash(self, name: str) -> str:
+        return DASHES[self.place(name) // len(PALETTE) % len(DASHES)]
+
+    def order(self, names: Iterable[str]) -> list[str]:
+        return sorted(names, key=lambda name: (name == OTHERS, self.place(name), name))
 
 
 def stacked(
@@ -51,60 +59,81 @@ def stacked(
 ) -> Figure:
     """Amounts on top of each other; with `percent`, each moment adds up to 100."""
     data = []
-    for tenant in sorted(values, key=ink.place):
-        trace = _trace(tenant, times, values[tenant], ink)
-        trace |= {"stackgroup": "all", "mode": "none", "fillcolor": ink.colour(tenant)}
-        trace["hovertemplate"] = "%{y:.1f}%" if percent else f"%{{y:,.0f}} {unit}"
+    for name in ink.order(values):
+        trace = _trace(name, times, values[name], ink)
+        trace |= {"stackgroup": "all", "mode": "none", "fillcolor": ink.colour(name)}
+        trace["hovertemplate"] = "%{y:.1f}%" if percent else f"%{{y:,.4~g}} {unit}"
         if percent:
             trace["groupnorm"] = "percent"
         data.append(trace)
-    axis = {"ticksuffix": "%", "range": [0, 100]} if percent else {"rangemode": "tozero"}
-    return {"data": data, "layout": _layout(times, axis)}
+    tops = [sum(v or 0.0 for v in step) for step in zip(*values.values(), strict=False)]
+    axis = {"ticksuffix": "%", "range": [0, 100]} if percent else amounts(tops)
+    return {"data": data if any(tops) else [], "layout": _layout(times, axis)}
 
 
-def lines(times: Sequence[datetime], values: Mapping[str, Values], ink: Ink, suffix: str) -> Figure:
+def lines(
+    times: Sequence[datetime],
+    values: Mapping[str, Values],
+    ink: Ink,
+    unit: str = "",
+    most: float | None = None,
+) -> Figure:
+    """`unit` stands behind each figure; `most` is where the axis ends at least."""
     data = []
-    for tenant in sorted(values, key=ink.place):
-        trace = _trace(tenant, times, values[tenant], ink)
-        trace |= {"mode": "lines+markers", "marker": {"size": 4}, "connectgaps": False}
-        trace["line"] = {"color": ink.colour(tenant), "dash": ink.dash(tenant), "width": 1.8}
-        trace["hovertemplate"] = f"%{{y:,.1f}}{suffix}"
+    for name in ink.order(values):
+        trace = _trace(name, times, values[name], ink)
+        trace |= {"mode": _mode(values[name]), "marker": {"size": 4}, "connectgaps": False}
+        trace["line"] = {"color": ink.colour(name), "dash": ink.dash(name), "width": 1.8}
+        trace["hovertemplate"] = f"%{{y:,.4~g}}{_spaced(unit)}"
         data.append(trace)
-    return {"data": data, "layout": _layout(times, {"ticksuffix": suffix, "rangemode": "tozero"})}
+    shown = [value for row in values.values() for value in row if value is not None]
+    axis = amounts(shown) | {"ticksuffix": _spaced(unit)}
+    if most is not None:
+        axis["range"] = [0, max([most, *(value * 1.05 for value in shown)])]
+    return {"data": data if shown else [], "layout": _layout(times, axis)}
 
 
-def bars(names: Sequence[str], values: Values, ink: Ink, suffix: str) -> Figure:
-    """One lying bar a tenant, in the order given, first on top."""
-    trace: Figure = {"type": "bar", "orientation": "h", "x": list(values), "y": list(names)}
+def durations(times: Sequence[datetime], values: Mapping[str, Values], ink: Ink) -> Figure:
+    """As `lines`; milliseconds in, in the unit that fits the largest."""
+    scale, unit = duration_unit(value for row in values.values() for value in row)
+    scaled = {name: _scaled(row, scale) for name, row in values.items()}
+    return lines(times, scaled, ink, unit)
+
+
+def duration_unit(values: Iterable[float | None]) -> tuple[float, str]:
+    largest = max((value for value in values if value is not None), default=0.0)
+    return next((scale, unit) for below, scale, unit in DURATIONS if largest < below)
+
+
+def bars(names: Sequence[str], values: Values, ink: Ink, unit: str) -> Figure:
+    """One lying bar a name, in the order given, first on top."""
+    trace = _bar(names, values)
     trace["marker"] = {"color": [ink.colour(name) for name in names]}
-    trace["hovertemplate"] = f"%{{y}}: %{{x:,.2f}}{suffix}<extra></extra>"
-    layout = _layout((), {"autorange": "reversed", "type": "category"})
-    layout |= {"hovermode": "closest", "bargap": 0.35}
-    layout["xaxis"] = {"ticksuffix": suffix, "rangemode": "tozero"}
+    trace["hovertemplate"] = f"%{{y}}: %{{x:,.4~g}}{_spaced(unit)}<extra></extra>"
     shown = [value for value in values if value is not None]
-    return {"data": [trace] if shown else [], "layout": layout}
+    return {"data": [trace] if any(shown) else [], "layout": _lying(shown, unit)}
 
 
-def reasons(counts: Mapping[str, Mapping[str, int]], ink: Ink) -> Figure:
-    """Lying bars, one a reason (`counts[reason][tenant]`), the tenants in it side by side."""
-    tenants = sorted({name for by in counts.values() for name in by}, key=ink.place)
-    data = [_reason_trace(tenant, counts, ink) for tenant in tenants]
-    layout = _layout((), {"autorange": "reversed", "type": "category"})
-    layout |= {"hovermode": "closest", "bargap": 0.35, "barmode": "stack"}
-    layout["xaxis"] = {"rangemode": "tozero"}
-    return {"data": data, "layout": layout}
+def duration_bars(names: Sequence[str], values: Values, ink: Ink) -> Figure:
+    scale, unit = duration_unit(values)
+    return bars(names, _scaled(values, scale), ink, unit)
 
 
-def _reason_trace(tenant: str, counts: Mapping[str, Mapping[str, int]], ink: Ink) -> Figure:
-    return {
-        "type": "bar",
-        "orientation": "h",
-        "name": tenant,
-        "y": list(counts),
-        "x": [by.get(tenant, 0) for by in counts.values()],
-        "marker": {"color": ink.colour(tenant)},
-        "hovertemplate": "%{y}: %{x:,} refused",
-    }
+def pairs(names: Sequence[str], values: Mapping[str, Values], ink: Ink, unit: str = "%") -> Figure:
+    """For each name a filled bar and beside it an outlined one: what is, and what should be."""
+    (first, is_), (second, should) = values.items()
+    colours = [ink.colour(name) for name in names]
+    full, hollow = _bar(names, is_), _bar(names, should)
+    full |= {"name": first, "marker": {"color": colours}}
+    hollow |= {"name": second, "marker": {"color": "rgba(128,138,150,0.28)"}}
+    hollow["marker"]["line"] = {"color": colours, "width": 1.6}
+    for trace in (full, hollow):
+        trace["hovertemplate"] = (
+            f"%{{y}}, {trace['name']}: %{{x:.1f}}{_spaced(unit)}<extra></extra>"
+        )
+    shown = [value for row in values.values() for value in row if value]
+    layout = _lying(shown, unit) | {"barmode": "group", "bargap": 0.3, "bargroupgap": 0.08}
+    return {"data": [full, hollow] if shown else [], "layout": layout}
 
 
 def debts(
@@ -113,13 +142,13 @@ def debts(
     """What each tenant is owed (above zero) or ahead, with the bound drawn on both sides, or only
     named where drawing it would flatten everything else."""
     figure = lines(times, values, ink, "")
-    figure["layout"]["yaxis"] = {"rangemode": "normal", "tickformat": "~s", "zeroline": True}
+    peak = max((abs(v) for series in values.values() for v in series if v is not None), default=0)
+    axis = amounts([peak]) | {"rangemode": "normal", "zeroline": True, "ticksuffix": ""}
+    figure["layout"]["yaxis"] = axis
     for trace in figure["data"]:
         trace["hovertemplate"] = "%{y:,.0f} units"
-        trace["mode"] = "lines"
-    peak = max((abs(v) for series in values.values() for v in series if v is not None), default=0)
     if figure["data"] and bound > FARTHEST_BOUND * peak > 0:
-        figure["layout"]["yaxis"]["range"] = [-1.3 * peak, 1.3 * peak]
+        axis["range"] = [-1.3 * peak, 1.3 * peak]
         text = f"bound ±{bound:,.0f}, off this scale"
         figure["layout"]["annotations"] = [_note(1.3 * peak, text, "top")]
     elif figure["data"] and bound > 0:
@@ -128,22 +157,92 @@ def debts(
     return figure
 
 
-def _trace(tenant: str, times: Sequence[datetime], values: Values, ink: Ink) -> Figure:
+def held(
+    times: Sequence[datetime],
+    served: Mapping[str, Values],
+    waiting: Values,
+    who: str,
+    ink: Ink,
+) -> Figure:
+    """What each tenant was given, stacked, and how many requests of `who` waited, as a line."""
+    figure = stacked(times, served, ink, "units a minute", percent=False)
+    line = _trace(f"{who} waiting", times, waiting, ink)
+    line |= {"mode": "lines", "yaxis": "y2", "line": {"width": 2.4, "dash": "dot"}, "ink": "text"}
+    line["hovertemplate"] = "%{y:,.3~g} requests"
+    shown = [value for value in waiting if value is not None]
+    figure["layout"]["yaxis2"] = amounts(shown) | {
+        "overlaying": "y",
+        "side": "right",
+        "showgrid": False,
+        "title": {"text": "waiting", "standoff": 6},
+    }
+    figure["layout"]["margin"] |= {"r": 48}
+    if figure["data"] or any(shown):
+        figure["data"].append(line)
+    return figure
+
+
+def with_legend(figure: Figure) -> Figure:
+    """For a chart whose names are not in the page's own legend."""
+    figure["layout"] |= {"showlegend": True}
+    figure["layout"]["legend"] = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
+    return figure
+
+
+def amounts(values: Iterable[float]) -> Figure:
+    """An axis from zero whose figures are short and never in thousandths' letters."""
+    largest = max((abs(value) for value in values), default=0.0)
+    axis: Figure = {"rangemode": "tozero", "exponentformat": "none"}
+    axis["tickformat"] = "~s" if largest >= 10_000 else ",.4~g"
+    if not largest:
+        axis["range"] = [0, 1]
+    return axis
+
+
+def _scaled(values: Values, scale: float) -> list[float | None]:
+    return [None if value is None else value * scale for value in values]
+
+
+def _spaced(unit: str) -> str:
+    return f" {unit}" if unit and unit != "%" else unit
+
+
+def _mode(values: Values) -> str:
+    """A point alone would not be seen without its mark."""
+    known = sum(value is not None for value in values)
+    return "lines+markers" if known <= 24 else "lines"
+
+
+def _bar(names: Sequence[str], values: Values) -> Figure:
+    return {"type": "bar", "orientation": "h", "x": list(values), "y": list(names)}
+
+
+def _lying(values: Iterable[float], unit: str) -> Figure:
+    layout = _layout((), {"autorange": "reversed", "type": "category"})
+    layout |= {"hovermode": "closest", "bargap": 0.35}
+    layout["xaxis"] = amounts(values) | {"ticksuffix": _spaced(unit), "nticks": 6}
+    return layout
+
+
+def _trace(name: str, times: Sequence[datetime], values: Values, ink: Ink) -> Figure:
     return {
         "type": "scatter",
-        "name": tenant,
-        "x": [at.strftime("%Y-%m-%dT%H:%M:%S") for at in times],
+        "name": name,
+        "x": _stamps(times),
         "y": list(values),
-        "line": {"color": ink.colour(tenant)},
+        "line": {"color": ink.colour(name)},
     }
 
 
+def _stamps(times: Sequence[datetime]) -> list[str]:
+    """Plotly knows no zones: what it gets is the viewer's clock."""
+    return [localtime(at).strftime("%Y-%m-%dT%H:%M:%S") for at in times]
+
+
 def _layout(times: Sequence[datetime], yaxis: Figure) -> Figure:
-    xaxis: Figure = {"type": "date", "hoverformat": "%d %b %H:%M UTC"}
-    xaxis |= {"nticks": 6, "tickangle": 0}
-    if times:
-        stamps = [at.strftime("%Y-%m-%dT%H:%M:%S") for at in (times[0], times[-1])]
-        xaxis["range"] = stamps
+    xaxis: Figure = {"type": "date", "hoverformat": "%d %b %H:%M", "nticks": 6, "tickangle": 0}
+    if len(times) > 1:
+        xaxis["range"] = _stamps((times[0], times[-1]))
     return {
         "margin": {"l": 52, "r": 14, "t": 8, "b": 30},
         "hovermode": "x unified",

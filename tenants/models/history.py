@@ -12,8 +12,11 @@ import zlib
 from typing import Any, NoReturn, Self
 
 from django.db import models
-from django.db.models import Q
+from django.db.models import F, Q
+from django.db.models.functions import Left
 from django.utils import timezone
+
+INDEXED_FIELD = 60  # characters of a field's path that its index holds; a URL in one may be long
 
 
 class Immutable(TypeError):
@@ -69,10 +72,14 @@ class PolicyRevision(AppendOnly):
         text = json.dumps(document, ensure_ascii=False, separators=(",", ":"))
         return zlib.compress(text.encode(), 6)
 
+    @staticmethod
+    def unpack(packed: bytes) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(zlib.decompress(packed))
+        return loaded
+
     @property
     def document(self) -> dict[str, Any]:
-        loaded: dict[str, Any] = json.loads(zlib.decompress(self.packed))
-        return loaded
+        return self.unpack(self.packed)
 
 
 class AuditEntry(AppendOnly):
@@ -103,6 +110,11 @@ class AuditEntry(AppendOnly):
             models.Index(fields=["-at", "-id"], name="audit_newest"),
             models.Index(fields=["kind", "name", "-at", "-id"], name="audit_by_object"),
             models.Index(fields=["actor", "-at", "-id"], name="audit_by_actor"),
+            models.Index(fields=["name", "-at", "-id"], name="audit_by_name"),
+            models.Index(fields=["source", "-at", "-id"], name="audit_by_source"),
+            models.Index(
+                Left("field", INDEXED_FIELD), F("at").desc(), F("id").desc(), name="audit_by_field"
+            ),
         ]
         constraints = [
             models.CheckConstraint(

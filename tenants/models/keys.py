@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
 from tenants.models.tenancy import Application, Tenant
+
+SOON = timedelta(days=14)  # so near an expiry somebody should have a look
 
 
 class ApiKey(models.Model):
@@ -20,9 +24,14 @@ class ApiKey(models.Model):
     created_by = models.CharField(max_length=150)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)  # to the minute; by the roll-up
 
     class Meta:
         ordering = ["-created_at", "-id"]
+        indexes = [
+            models.Index(fields=["-created_at", "-id"], name="key_newest"),
+            models.Index(fields=["tenant", "-created_at", "-id"], name="key_newest_of_tenant"),
+        ]
 
     def __str__(self) -> str:
         return self.masked
@@ -39,6 +48,11 @@ class ApiKey(models.Model):
         if self.expires_at is not None and self.expires_at <= timezone.now():
             return "expired"
         return "active"
+
+    @property
+    def expires_soon(self) -> bool:
+        ends = self.expires_at
+        return self.state == "active" and ends is not None and ends <= timezone.now() + SOON
 
 
 class KeySecret(models.Model):

@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from tenants.core.document import Budget as BudgetPart
@@ -27,6 +28,7 @@ from tenants.services.projection import budget_row
 from tenants.services.rows import tenant_row
 from tenants.services.state import announce, bump
 
+CHUNK = 500
 LONGEST_DAYS = 3650
 LONGEST_GRACE_HOURS = 24 * 90
 
@@ -92,6 +94,41 @@ def rotate_key(
         record(actor, "key", public_id, field="secret", old="…", new=said, reason=reason)
         announce(version)
     return key, text
+
+
+def expire_key(
+    public_id: str, expires_days: float | None, *, actor: Actor, reason: str = ""
+) -> ApiKey:
+    """Let the key expire so many days from now, or never. One that has expired works again at
+    once; a revoked one stays revoked.
+
+    Raises:
+        NotFound: there is no such key.
+        PolicyRefused: it is revoked, or the days are out of range.
+    """
+    expires_at = _after(expires_days, "expires_days", timedelta(days=1), LONGEST_DAYS)
+    with transaction.atomic():
+        version = bump()
+        key = _key(public_id, actor)
+        if key.revoked_at is not None:
+            raise _refused("key", public_id, f"key {public_id} is revoked; make a new one")
+        old, key.expires_at = key.expires_at, expires_at
+        key.save(update_fields=["expires_at"])
+        said = [None if each is None else each.isoformat() for each in (old, expires_at)]
+        record(actor, "key", public_id, field="expires_at", old=said[0], new=said[1], reason=reason)
+        announce(version)
+    return key
+
+
+def note_use(used: Mapping[datetime, Collection[str]]) -> None:
+    """When keys were used last, by moment: no change of policy, so nobody is told. An earlier
+    moment than the one known changes nothing."""
+    for at, ids in used.items():
+        older = Q(last_used_at__lt=at) | Q(last_used_at=None)
+        known = sorted(ids)
+        for start in range(0, len(known), CHUNK):
+            chunk = known[start : start + CHUNK]
+            ApiKey.objects.filter(older, public_id__in=chunk).update(last_used_at=at)
 
 
 def revoke_key(public_id: str, *, actor: Actor, reason: str = "") -> ApiKey:

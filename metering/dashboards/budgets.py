@@ -1,0 +1,149 @@
+"""Budgets of one tenant as they stand: from a gateway where one tells, else from the ledger."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, Literal
+
+from django.db.models import Q
+
+from metering.core.windows import window_at
+from metering.models import BudgetWindow
+from metering.selectors import PastWindow
+from tenants.core.document import Budget, Document, Tenant, Tier
+from tenants.core.effective import budgets_of
+from tenants.core.snapshot import Period
+
+Level = Literal["", "warn", "bad"]
+LONGEST: Mapping[Period, timedelta] = {
+    "minute": timedelta(minutes=1),
+    "hour": timedelta(hours=1),
+    "day": timedelta(hours=25),
+    "week": timedelta(days=7, hours=1),
+    "month": timedelta(days=31, hours=1),
+}
+WARN, BAD = 0.8, 0.95  # parts used
+
+
+@dataclass(frozen=True, slots=True)
+class Owned:
+    """A budget that a tenant's requests are held against, and whose it is."""
+
+    account: str
+    budget: Budget
+    application: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """`remaining` and `reserved` are None where only the ledger is known."""
+
+    owned: Owned
+    used: float | None
+    reserved: float | None
+    remaining: float | None
+    resets: datetime | None
+    past: list[PastWindow] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.owned.budget.name
+
+    @property
+    def kind(self) -> str:
+        return self.owned.budget.kind
+
+    @property
+    def limit(self) -> float:
+        return self.owned.budget.cost
+
+    @property
+    def part(self) -> float | None:
+        """Of the budget that is gone, 0..1; what running requests hold is gone as well."""
+        if self.remaining is None:
+            return None
+        return min(1.0, max(0.0, 1.0 - self.remaining / self.limit)) if self.limit else 1.0
+
+    @property
+    def level(self) -> Level:
+        return level_of(self.part or 0.0)
+
+
+def level_of(part: float) -> Level:
+    return "bad" if part >= BAD else "warn" if part >= WARN else ""
+
+
+def owned_by(tenant: Tenant, tier: Tier) -> list[Owned]:
+    own = [Owned(f"tenant:{tenant.name}/{b.name}", b) for b in budgets_of(tenant, tier)]
+    for each in tenant.applications:
+        owner = f"application:{tenant.name}/{each.name}"
+        own.extend(Owned(f"{owner}/{b.name}", b, each.name) for b in each.budgets)
+    return own
+
+
+def left(
+    owned: Iterable[Owned],
+    told: Iterable[Mapping[str, Any]],
+    windows: Mapping[str, list[PastWindow]],
+    timezone: str,
+    at: datetime,
+) -> list[Left]:
+    """`told` is what a gateway says, as in docs/architecture.md; `windows` the ledger's."""
+    live = {each["account"]: each for each in told}
+    return [
+        _told(each, live[each.account], windows.get(each.account, []))
+        if each.account in live
+        else _counted(each, windows.get(each.account, []), timezone, at)
+        for each in owned
+    ]
+
+
+def _told(owned: Owned, state: Mapping[str, Any], past: list[PastWindow]) -> Left:
+    resets = state.get("resets_at")
+    when = datetime.fromisoformat(resets) if resets else None
+    used, reserved, remaining = (state.get(name) for name in ("used", "reserved", "remaining"))
+    return Left(owned, used, reserved, remaining, when, past)
+
+
+def _counted(owned: Owned, past: list[PastWindow], timezone: str, at: datetime) -> Left:
+    """The level of a burst budget is known to a gateway only."""
+    if owned.budget.period is None:
+        return Left(owned, None, None, None, None)
+    window = window_at(owned.budget.period, timezone, at)
+    used = sum(each.used for each in past if each.start == window.start)
+    return Left(owned, used, None, max(0.0, owned.budget.cost - used), window.end, past)
+
+
+def newest_windows(owned: Sequence[Owned], count: int, at: datetime) -> dict[str, list[PastWindow]]:
+    """Of each account those of its `count` newest windows that it used something in, newest
+    first; one query for all of them."""
+    wanted = Q(pk__in=[])
+    for period, length in LONGEST.items():
+        accounts = [each.account for each in owned if each.budget.period == period]
+        if accounts:
+            wanted |= Q(account__in=accounts, window_start__gt=at - count * length)
+    rows = BudgetWindow.objects.filter(wanted).order_by("account", "-window_start", "-id")
+    found: dict[str, list[PastWindow]] = {}
+    for account, *window in rows.values_list("account", "window_start", "window_end", "used"):
+        found.setdefault(account, []).append(PastWindow(*window))
+    return {account: windows[:count] for account, windows in found.items()}
+
+
+def used_up(document: Document, at: datetime) -> set[str]:
+    """Tenants with a budget of their own that its running window has used up; one query, bounded
+    by the number of running windows."""
+    tiers = {tier.name: tier for tier in document.tiers}
+    limits = {
+        owned.account: (tenant.name, owned.budget.cost)
+        for tenant in document.tenants
+        for owned in owned_by(tenant, tiers[tenant.tier])
+        if owned.budget.period and not owned.application
+    }
+    running = BudgetWindow.objects.filter(window_start__lte=at, window_end__gt=at)
+    return {
+        limits[account][0]
+        for account, used in running.values_list("account", "used").iterator(2000)
+        if account in limits and used >= limits[account][1]
+    }

@@ -1,0 +1,82 @@
+"""Why a request was refused, and what helps, in words for whoever sent it.
+
+`throttle_reason` of a usage record is a limit's name, a budget's account, or what became of the
+request in the queue. What is not a refusal of ours has its `finish_reason` alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class Ended(Protocol):
+    """What is read of a usage record, as a row or as a `UsageRecord`."""
+
+    status: int
+    finish_reason: str
+    throttle_reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    text: str
+    advice: str = ""
+
+
+RETRY = "Try again after the answer's retry-after."
+ASK = "Ask an admin."
+LIMITS = {
+    "requests_per_minute": Why(
+        "Too many requests in a minute", "Send fewer requests a minute, or spread them out."
+    ),
+    "tokens_per_minute": Why(
+        "Too many tokens in a minute", "Shorten prompts or outputs, or spread the work out."
+    ),
+    "max_running": Why(
+        "Too many requests at once",
+        "Wait for answers before sending more; lower your concurrency.",
+    ),
+    "max_queued": Why(
+        "Too many requests waiting",
+        "Wait for answers before sending more; back off when told to.",
+    ),
+    "max_input_tokens": Why(
+        "Prompt too long", "Shorten the prompt, or ask an admin for a higher limit."
+    ),
+    "max_output_tokens": Why("Output too long", "Ask for fewer tokens with max_tokens."),
+    "predicted_wait": Why("The queue was too long to make its lane's time limit", RETRY),
+    "queue_timeout": Why("Waited in the queue as long as its lane allows", RETRY),
+    "pool_removed": Why("Its model left the policy while it waited", "Ask for another model."),
+    "lane_removed": Why("Its lane left the policy while it waited", "Send it again."),
+    "tenant_removed": Why("Its tenant left the policy while it waited", ASK),
+    "tenant_suspended": Why("Its tenant was suspended while it waited", ASK),
+    "shutting_down": Why("The gateway was shutting down", RETRY),
+    "key_revoked": Why("Its key was revoked while it waited", "Use another key."),
+}
+BUDGET = "It refills, or starts anew, as the budgets tell."
+ENDS = {
+    "cancelled": Why("The caller went away"),
+    "timeout": Why("Took longer than the pool's or lane's time limit", RETRY),
+    "error": Why("The engine failed", RETRY),
+    "rejected": Why("Refused before the queue"),
+}
+OWNERS = {"tenant": "the tenant", "application": "the application", "key": "the key"}
+
+
+def of_limit(reason: str) -> Why:
+    """Of one `throttle_reason`; budgets are named by their account: `tenant:acme/hourly`."""
+    if known := LIMITS.get(reason):
+        return known
+    owner, colon, name = reason.partition(":")
+    if colon and "/" in name:
+        budget = name.rpartition("/")[2]
+        return Why(f"Budget {budget} of {OWNERS.get(owner, owner)} was used up", BUDGET)
+    return Why(reason, RETRY)
+
+
+def why(record: Ended | Any) -> Why | None:
+    """None where there is nothing to explain: the request was served."""
+    if record.throttle_reason:
+        return of_limit(record.throttle_reason)
+    return ENDS.get(record.finish_reason) if record.status >= 400 else None
