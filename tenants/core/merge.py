@@ -41,7 +41,7 @@ class Beside:
     @property
     def key(self) -> str:
         """Names the choice in a form."""
-        return f"{self.kind} {self.name} {self.field}"
+        return key_of(self.kind, self.name, self.field)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +50,10 @@ class Merged:
 
     data: dict[str, Any]
     beside: list[Beside]
+
+
+def key_of(kind: Kind, name: str, field: str) -> str:
+    return f"{kind} {name} {field}".rstrip()
 
 
 class Keyed(dict[str, Any]):
@@ -102,7 +106,7 @@ class _Merging:
             outcome = "yours"
         kept: Side = "yours" if outcome == "yours" else "theirs"
         if outcome == "clash":
-            kept = self.keep.get(f"{kind} {name} {field}", "theirs")
+            kept = self.keep.get(key_of(kind, name, field), "theirs")
         values = (_shown(each) for each in (base, theirs, yours))
         self.rows.append(Beside(kind, name, field, *values, outcome, kept))
         return yours if kept == "yours" else theirs

@@ -3,8 +3,8 @@
 1. What was typed stays in the form whatever the answer is.
 2. A fault that the policy's checks find is shown at the field that it is about; one that is about
    another object is shown above the form, with its path.
-3. An object that somebody else changed meanwhile is never overwritten unseen: the page shows what
-   is in force now beside what was typed, and takes over the new etag.
+3. `base` is the revision that the author saw when the page was opened; the preview merges what was
+   typed with what others changed since (`tenants.services.plans`).
 """
 
 from __future__ import annotations
@@ -44,13 +44,6 @@ SPECS: Mapping[Kind, Spec] = {
 }
 
 
-@dataclass(slots=True)
-class Difference:
-    field: str
-    present: Any
-    yours: Any
-
-
 @dataclass
 class Sheet:
     """`name` is empty for a new object; an application's is `tenant/name` or `tenant/`."""
@@ -60,9 +53,8 @@ class Sheet:
     document: Document
     data: Any = None
     inherited: Mapping[str, str] = field(default_factory=dict)
-    etag: str = ""
+    base: int = 0
     general: list[str] = field(default_factory=list)
-    conflict: list[Difference] | None = None
 
     def __post_init__(self) -> None:
         spec = SPECS[self.kind]
@@ -89,10 +81,6 @@ class Sheet:
     @property
     def own_name(self) -> str:
         return self.name.rpartition("/")[2] if self.kind == "application" else self.name
-
-    @property
-    def reason(self) -> str:
-        return str(self.data.get("reason", "")).strip() if self.data else ""
 
     @property
     def faults(self) -> bool:
@@ -124,16 +112,6 @@ class Sheet:
             path = places.inside(issue, self.kind, self._full_name())
             if path is None or not self._accept(path, issue.message):
                 self.general.append(str(issue))
-
-    def show_conflict(self, present: Document, etag: str) -> None:
-        """Compare what was typed with what is in force now."""
-        self.document, self.etag = present, etag
-        there, typed = flatten(self._present()), flatten(self.fields())
-        self.conflict = [
-            Difference(name.replace("__", "."), there.get(name), value)
-            for name, value in typed.items()
-            if (value or None) != (there.get(name) or None) and name != self.key
-        ]
 
     def _accept(self, path: tuple[str | int, ...], message: str) -> bool:
         for name, (_, _, rows_) in zip(SPECS[self.kind].lists, self.lists, strict=True):

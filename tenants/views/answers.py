@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
+from django.urls import reverse
+from django.utils.html import format_html
 
-from tenants.core.diff import Change
 from tenants.services.actors import Actor, actor_for
 from tenants.services.documents import Applied
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a page leads back to."""
+
+    url: str
+    label: str
 
 
 def actor(request: HttpRequest) -> Actor:
@@ -23,12 +33,18 @@ def reason(request: HttpRequest) -> str:
 
 
 def tell(request: HttpRequest, what: str, applied: Applied) -> None:
-    """The revision's number is what an admin notes down to undo it."""
-    if applied.created:
-        text = f"{what} Revision {applied.revision} is in force."
-        messages.success(request, text)
-    else:
+    """With the way back at hand: whoever sees that it was wrong undoes it from here."""
+    if not applied.created:
         messages.info(request, "Nothing differed from what is in force; no revision was made.")
+        return
+    text = format_html(
+        '{} <a href="{}">Revision {}</a> is in force. <a class="button small" href="{}">Undo…</a>',
+        what,
+        reverse("revision", args=[applied.revision]),
+        applied.revision,
+        reverse("revision-revert", args=[applied.revision]),
+    )
+    messages.success(request, text)
 
 
 def confirm(
@@ -41,9 +57,9 @@ def confirm(
     back_label: str,
     danger: bool = False,
     faults: list[str] | None = None,
-    changes: list[Change] | None = None,
     etag: str = "",
 ) -> HttpResponse:
+    """For what is no change of the policy; those go through `preview.run`."""
     context: Mapping[str, Any] = {
         "title": title,
         "explanation": explanation,
@@ -52,7 +68,6 @@ def confirm(
         "back_label": back_label,
         "danger": danger,
         "faults": faults or [],
-        "changes": changes,
         "etag": etag,
         "reason": reason(request),
     }

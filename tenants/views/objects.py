@@ -1,24 +1,25 @@
-"""Making, changing and deleting one object of the policy; the same three pages for every kind."""
+"""Making, changing and deleting one object of the policy; the same pages for every kind."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from django.http import Http404, HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import render
 from django.urls import reverse
 
 from tenants import selectors
 from tenants.core.diff import Kind, named
 from tenants.core.document import Document, Tenant
 from tenants.core.effective import origins
-from tenants.errors import Conflict, NotFound, PolicyRefused
+from tenants.core.shown import words
+from tenants.errors import PolicyRefused
 from tenants.forms.sheet import Sheet
 from tenants.gate import View
 from tenants.services import objects
-from tenants.views.answers import actor, confirm, reason, tell
+from tenants.views import preview
+from tenants.views.answers import Place
 
 LISTS: Mapping[Kind, tuple[str, str]] = {
     "lane": ("lanes", "Lanes"),
@@ -26,14 +27,6 @@ LISTS: Mapping[Kind, tuple[str, str]] = {
     "pool": ("pools", "Pools"),
     "tenant": ("tenants", "Tenants"),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a page leads back to."""
-
-    url: str
-    label: str
 
 
 def place_of(kind: Kind, name: str) -> Place:
@@ -53,18 +46,20 @@ def create(kind: Kind) -> View:
             raise Http404
         name = f"{tenant}/" if kind == "application" else ""
         sheet = Sheet(kind, name, document, request.POST or None)
-        if request.method == "POST" and sheet.is_valid():
-            try:
-                applied = objects.create_object(
-                    kind, sheet.fields(), actor=actor(request), reason=sheet.reason
-                )
-            except PolicyRefused as refusal:
-                sheet.refuse(refusal.issues)
-            else:
-                made = str(sheet.form.cleaned_data[sheet.key])
-                tell(request, f"{kind.capitalize()} {made} made.", applied)
-                return redirect(place_of(kind, name or made).url)
-        return show(request, sheet, f"New {kind}", "Create")
+        if is_sent(request, sheet):
+            made = str(sheet.form.cleaned_data[sheet.key])
+            asked = preview.Asked(
+                propose=objects.creating(kind, sheet.fields()),
+                title=f"New {kind} {made}",
+                done=f"{kind.capitalize()} {made} made.",
+                back=place_of(kind, name),
+                after=place_of(kind, name or made).url,
+                form=True,
+                base=selectors.current_revision(),
+            )
+            if answer := previewed(request, sheet, asked):
+                return answer
+        return show(request, sheet, f"New {kind}")
 
     return view
 
@@ -72,54 +67,58 @@ def create(kind: Kind) -> View:
 def edit(kind: Kind) -> View:
     def view(request: HttpRequest, name: str, tenant: str = "") -> HttpResponse:
         name = f"{tenant}/{name}" if tenant else name
-        document = selectors.current_document()
-        if name not in named(document, kind):
-            raise Http404
-        etag = str(request.POST.get("etag") or objects.object_etag(kind, name))
+        base = preview.base_of(request)
+        document = seen(kind, name, base)
         sheet = Sheet(
-            kind, name, document, request.POST or None, inherited(document, kind, name), etag
+            kind, name, document, request.POST or None, inherited(document, kind, name), base
         )
-        if request.method == "POST" and sheet.is_valid() and save(request, sheet):
-            return redirect(place_of(kind, name).url)
-        return show(request, sheet, f"{kind.capitalize()} {sheet.own_name}", "Save")
+        title = f"{kind.capitalize()} {sheet.own_name}"
+        if is_sent(request, sheet):
+            place = place_of(kind, name)
+            asked = preview.Asked(
+                propose=objects.editing(kind, name, sheet.fields()),
+                title=title,
+                done=f"{title} changed.",
+                back=place,
+                after=place.url,
+                form=True,
+            )
+            if answer := previewed(request, sheet, asked):
+                return answer
+        return show(request, sheet, title)
 
     return view
 
 
-def save(request: HttpRequest, sheet: Sheet) -> bool:
+def seen(kind: Kind, name: str, base: int) -> Document:
+    """The policy in force, or as the author saw it where the object is gone by now."""
+    for document in (selectors.current_document(), selectors.revision_document(base)):
+        if name in named(document, kind):
+            return document
+    raise Http404
+
+
+def is_sent(request: HttpRequest, sheet: Sheet) -> bool:
+    return request.method == "POST" and sheet.is_valid() and preview.step_of(request) != "form"
+
+
+def previewed(request: HttpRequest, sheet: Sheet, asked: preview.Asked) -> HttpResponse | None:
+    """None where the policy's checks refuse it: the sheet then shows where."""
     try:
-        applied = objects.edit_object(
-            sheet.kind,
-            sheet.name,
-            sheet.fields(),
-            actor=actor(request),
-            etag=sheet.etag,
-            reason=sheet.reason,
-        )
+        return preview.run(request, asked)
     except PolicyRefused as refusal:
         sheet.refuse(refusal.issues)
-    except Conflict:
-        present = selectors.current_document()
-        sheet.show_conflict(present, objects.object_etag(sheet.kind, sheet.name))
-    except NotFound as gone:
-        raise Http404 from gone
-    else:
-        tell(request, f"{sheet.kind.capitalize()} {sheet.own_name} changed.", applied)
-        return True
-    return False
+    return None
 
 
-def show(request: HttpRequest, sheet: Sheet, title: str, verb: str) -> HttpResponse:
-    back = place_of(sheet.kind, sheet.name)
+def show(request: HttpRequest, sheet: Sheet, title: str) -> HttpResponse:
     context: dict[str, Any] = {
         "sheet": sheet,
         "title": title,
-        "verb": verb,
-        "back": back,
+        "back": place_of(sheet.kind, sheet.name),
         "delete_url": "" if sheet.is_new else delete_url(sheet.kind, sheet.name),
     }
-    status = 409 if sheet.conflict is not None else 422 if sheet.faults else 200
-    return render(request, "tenants/sheet.html", context, status=status)
+    return render(request, "tenants/sheet.html", context, status=422 if sheet.faults else 200)
 
 
 def delete_url(kind: Kind, name: str) -> str:
@@ -130,35 +129,19 @@ def delete_url(kind: Kind, name: str) -> str:
 def delete(kind: Kind) -> View:
     def view(request: HttpRequest, name: str, tenant: str = "") -> HttpResponse:
         name = f"{tenant}/{name}" if tenant else name
+        seen(kind, name, selectors.current_revision())
         back = place_of(kind, name)
-        faults: list[str] = []
-        try:
-            etag = str(request.POST.get("etag") or objects.object_etag(kind, name))
-            if request.method == "POST":
-                applied = objects.delete_object(
-                    kind, name, actor=actor(request), etag=etag, reason=reason(request)
-                )
-                tell(request, f"{kind.capitalize()} {name} deleted.", applied)
-                gone = kind == "tenant"
-                return redirect("tenants" if gone else back.url)
-        except NotFound as missing:
-            raise Http404 from missing
-        except PolicyRefused as refusal:
-            faults = [str(issue) for issue in refusal.issues]
-        except Conflict as conflict:
-            faults = [f"{conflict}. Look at it again before you delete it."]
-            etag = objects.object_etag(kind, name)
-        return confirm(
-            request,
+        asked = preview.Asked(
+            propose=objects.deleting(kind, name),
             title=f"Delete {kind} {name}",
-            explanation=CONSEQUENCES[kind],
+            done=f"{kind.capitalize()} {name} deleted.",
+            back=back,
+            after=reverse("tenants") if kind == "tenant" else back.url,
             verb="Delete",
-            back=back.url,
-            back_label=back.label,
+            explanation=CONSEQUENCES[kind],
             danger=True,
-            faults=faults,
-            etag=etag,
         )
+        return preview.run(request, asked)
 
     return view
 
@@ -168,7 +151,7 @@ CONSEQUENCES: Mapping[Kind, str] = {
     "tier": "Tenants of this tier must be moved first.",
     "pool": "Requests that wait for this model are refused; those that run finish.",
     "tenant": "Its keys stop working at once, and what waits is refused. Usage records stay. "
-    "Restoring an earlier revision brings it back, keys included.",
+    "Undoing this brings it back, keys included.",
     "application": "Its keys stop working at once. Usage records stay.",
 }
 
@@ -182,13 +165,6 @@ def inherited(document: Document, kind: Kind, name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for field, (value, origin) in origins(tenant, tier).items():
         if origin != "tenant" and field not in ("timezone", "enabled"):
-            found[field.replace(".", "__")] = f"{_shown(value)}, from {origin}"
+            text = "unlimited" if value is None else words(value)
+            found[field.replace(".", "__")] = f"{text}, from {origin}"
     return found
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, list):
-        return ", ".join(value) or "none"
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return "unlimited" if value is None else str(value)
