@@ -8,11 +8,15 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from django.conf import settings
 from django.core.asgi import get_asgi_application
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 
-_django = get_asgi_application()  # loads the apps: what follows needs them
+_django: Any = get_asgi_application()  # loads the apps: what follows needs them
+if settings.TRUSTED_PROXIES:  # whose word counts for who the caller is and whether by TLS
+    _django = ProxyHeadersMiddleware(_django, trusted_hosts=settings.TRUSTED_PROXIES)
 
 from fairlane import front  # noqa: E402
 from gateway.app import GatewayApp, build_gateway  # noqa: E402

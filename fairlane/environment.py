@@ -6,6 +6,7 @@ one line that names the variable, the value, and what is allowed.
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -77,6 +78,27 @@ def secret(name: str, debug: bool) -> str:
     raise ImproperlyConfigured(f"{name} is unset; it takes a long random text (or set DEBUG=true)")
 
 
+def needed(name: str, by: str) -> str:
+    value = str(env.str(name, default=""))
+    if not value:
+        raise ImproperlyConfigured(f"{name} is unset; {by} needs it")
+    return value
+
+
+def networks(name: str) -> list[str]:
+    """Addresses and networks, with commas between."""
+    found = [text.strip() for text in str(env.str(name, default="")).split(",") if text.strip()]
+    for text in found:
+        try:
+            ip_network(text)
+        except ValueError as error:
+            raise ImproperlyConfigured(
+                f"{name} has {text!r}; it takes addresses and networks such as "
+                f"10.0.0.5,192.168.0.0/16 ({error})"
+            ) from None
+    return found
+
+
 def database(name: str, default: Path) -> dict[str, object]:
     value = url(name, f"sqlite:///{default}", ("sqlite", "postgres", "postgresql"))
     config: dict[str, object] = dict(environ.Env.db_url_config(value))
@@ -142,6 +164,7 @@ def logging(style: str) -> dict[str, object]:
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "root": {"handlers": ["stderr"], "level": "INFO"},
         "loggers": {
+            "axes": {"level": "WARNING"},
             "django.request": {"level": "ERROR"},
             "httpx": {"level": "WARNING"},
             "uvicorn.access": {"level": "WARNING"},

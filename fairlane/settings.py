@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
 from fairlane import environment as given
+from fairlane import signing_in
 
 ROOT = given.ROOT
 DEBUG = given.flag("DEBUG", default=False)
 SECRET_KEY = given.secret("SECRET_KEY", DEBUG)
 ALLOWED_HOSTS = given.env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = given.env.list("CSRF_TRUSTED_ORIGINS", default=[])
+TRUSTED_PROXIES = given.networks("TRUSTED_PROXIES")
+HTTPS_ONLY = given.flag("HTTPS_ONLY", default=False)
 
 # --- Fairlane -------------------------------------------------------------------------------
 FAIRLANE_DATA_DIR = given.folder("FAIRLANE_DATA_DIR", ROOT / "var")
@@ -24,6 +29,10 @@ FAIRLANE_KEEP_RECORDS_DAYS = given.number("FAIRLANE_KEEP_RECORDS_DAYS", 35, 33, 
 FAIRLANE_KEEP_ROLLUPS_DAYS = given.number("FAIRLANE_KEEP_ROLLUPS_DAYS", 400, 33, 3660)
 FAIRLANE_KEEP_SAMPLES_MINUTES = given.number("FAIRLANE_KEEP_SAMPLES_MINUTES", 60, 5, 10_080)
 FAIRLANE_KEEP_LIVE_DAYS = given.number("FAIRLANE_KEEP_LIVE_DAYS", 3, 1, 60)
+FAIRLANE_SESSION_HOURS = given.number("FAIRLANE_SESSION_HOURS", 168, 1, 8760)
+FAIRLANE_LOGIN_ATTEMPTS = given.number("FAIRLANE_LOGIN_ATTEMPTS", 10, 0, 1000)
+FAIRLANE_LOGIN_LOCK_MINUTES = given.number("FAIRLANE_LOGIN_LOCK_MINUTES", 15, 1, 1440)
+OIDC = signing_in.oidc()
 REDIS_URL = given.url("REDIS_URL", "", ("redis", "rediss", "unix"))
 
 # --- Django ---------------------------------------------------------------------------------
@@ -57,6 +66,7 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "tenants.sessions.Steps",
     "django.contrib.auth.middleware.LoginRequiredMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
@@ -96,13 +106,40 @@ SERVESTATIC_USE_FINDERS = True  # no collectstatic step between a clone and a fi
 LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "overview"
 AUTH_PASSWORD_VALIDATORS = [
-    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {
+        "NAME": "django.contrib.auth.password_validation.MinimumLengthValidator",
+        "OPTIONS": {"min_length": 12},
+    },
     {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
 ]
 OTP_TOTP_ISSUER = "Fairlane"
+AUTHENTICATION_BACKENDS = ["django.contrib.auth.backends.ModelBackend"]
+if FAIRLANE_LOGIN_ATTEMPTS:
+    INSTALLED_APPS.append("axes")
+    MIDDLEWARE.append("axes.middleware.AxesMiddleware")
+    AUTHENTICATION_BACKENDS.insert(0, "axes.backends.AxesStandaloneBackend")
+    AXES_FAILURE_LIMIT = FAIRLANE_LOGIN_ATTEMPTS
+    AXES_COOLOFF_TIME = timedelta(minutes=FAIRLANE_LOGIN_LOCK_MINUTES)
+    globals().update(signing_in.THROTTLED)
+if OIDC is not None:
+    INSTALLED_APPS += [
+        "allauth",
+        "allauth.account",
+        "allauth.socialaccount",
+        "allauth.socialaccount.providers.openid_connect",
+    ]
+    MIDDLEWARE.append("allauth.account.middleware.AccountMiddleware")
+    globals().update(signing_in.sso_settings(OIDC))
+
+SESSION_COOKIE_AGE = FAIRLANE_SESSION_HOURS * 3600
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
-SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = given.flag("SECURE_COOKIES", default=False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = given.flag("SECURE_COOKIES", default=HTTPS_ONLY)
+if HTTPS_ONLY:
+    SECURE_SSL_REDIRECT = SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    SECURE_HSTS_SECONDS = 365 * 24 * 3600
+# Preloading is a registration of a whole domain: for its owner to make, not for a program in it.
+SILENCED_SYSTEM_CHECKS = ["security.W021"]
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -170,6 +207,16 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
         "task": "metering.tasks.check_ledger",
         "schedule": crontab(hour=3, minute=17),
         "kwargs": {"whole": True},
+        "options": {"expires": 3600.0},
+    },
+    "run simulations": {
+        "task": "fairlane.tasks.run_simulations",
+        "schedule": 60.0,
+        "options": {"expires": 60.0},
+    },
+    "forget answers": {
+        "task": "fairlane.tasks.forget_answers",
+        "schedule": 3600.0,
         "options": {"expires": 3600.0},
     },
     "forget live samples": {

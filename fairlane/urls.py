@@ -1,13 +1,18 @@
 """Every address of the console and the admin API, each page with the action that it needs."""
 
-from django.contrib.auth import views as auth
 from django.urls import include, path
 
+from fairlane.people_urls import own_account, signing_in
+from fairlane.people_urls import people as users
+from metering import pages_corrections
 from metering.dashboards import assets
+from metering.dashboards import pools as pool_pages
+from metering.dashboards import tenants as tenant_pages
 from metering.dashboards import views as dashboards
-from tenants.gate import page
+from tenants.gate import page, public
 from tenants.site import site
-from tenants.views import keys, lists, objects, people, policy
+from tenants.views import audit, bulk, keys, lists, objects, policy
+from tenants.views.drain import drain
 from tenants.views.theme import theme
 
 watch = [
@@ -16,13 +21,14 @@ watch = [
 ]
 
 objects_of_policy = [
-    page("tenants/", dashboards.tenants, "policy.view", name="tenants"),
-    page("tenants/<str:name>/", dashboards.tenant, "policy.view", name="tenant"),
-    page("tenants/<str:name>/live/", dashboards.tenant_live, "live.view", name="tenant-live"),
+    page("tenants/", tenant_pages.tenants, "policy.view", name="tenants"),
+    page("tenants/<str:name>/", tenant_pages.tenant, "policy.view", name="tenant"),
+    page("tenants/<str:name>/live/", tenant_pages.tenant_live, "live.view", name="tenant-live"),
     page("tenants/<str:name>/edit/", objects.edit("tenant"), "policy.edit", name="tenant-edit"),
     page(
         "tenants/<str:name>/delete/", objects.delete("tenant"), "policy.edit", name="tenant-delete"
     ),
+    page("bulk/tenants/", bulk.tenants, "policy.edit", name="tenants-bulk"),
     page("new/tenant/", objects.create("tenant"), "policy.edit", name="tenant-new"),
     page(
         "tenants/<str:tenant>/applications/<str:name>/edit/",
@@ -46,42 +52,54 @@ objects_of_policy = [
     page("tiers/<str:name>/edit/", objects.edit("tier"), "policy.edit", name="tier-edit"),
     page("tiers/<str:name>/delete/", objects.delete("tier"), "policy.edit", name="tier-delete"),
     page("new/tier/", objects.create("tier"), "policy.edit", name="tier-new"),
-    page("lanes/", lists.lanes, "policy.view", name="lanes"),
+    page("lanes/", pool_pages.lanes, "policy.view", name="lanes"),
     page("lanes/<str:name>/edit/", objects.edit("lane"), "policy.edit", name="lane-edit"),
     page("lanes/<str:name>/delete/", objects.delete("lane"), "policy.edit", name="lane-delete"),
     page("new/lane/", objects.create("lane"), "policy.edit", name="lane-new"),
-    page("pools/", dashboards.pools, "policy.view", name="pools"),
+    page("pools/", pool_pages.pools, "policy.view", name="pools"),
     page("pools/<path:name>/edit/", objects.edit("pool"), "policy.edit", name="pool-edit"),
     page("pools/<path:name>/delete/", objects.delete("pool"), "policy.edit", name="pool-delete"),
+    page("pools/<path:name>/drain/", drain, "policy.edit", name="pool-drain"),
     page("new/pool/", objects.create("pool"), "policy.edit", name="pool-new"),
     page("budgets/", lists.budgets, "policy.view", name="budgets"),
+    page("corrections/", pages_corrections.corrections, "policy.view", name="corrections"),
+    page("new/correction/", pages_corrections.new, "policy.edit", name="correction-new"),
     page("policy/", policy.document, "policy.view", name="policy"),
+    page("policy/edit/", policy.edit, "policy.edit", name="policy-edit"),
     page("revisions/", policy.revisions, "policy.view", name="revisions"),
     page("revisions/<int:number>/", policy.revision, "policy.view", name="revision"),
     page("revisions/<int:number>/restore/", policy.restore, "policy.edit", name="revision-restore"),
+    page("revisions/<int:number>/revert/", policy.revert, "policy.edit", name="revision-revert"),
 ]
 
 access = [
     page("keys/", keys.keys, "keys.view", name="keys"),
     page("new/key/", keys.create, "keys.edit", name="key-new"),
     page("keys/<str:public_id>/rotate/", keys.rotate, "keys.edit", name="key-rotate"),
+    page("keys/<str:public_id>/expire/", keys.expire, "keys.edit", name="key-expire"),
     page("keys/<str:public_id>/revoke/", keys.revoke, "keys.edit", name="key-revoke"),
-    page("users/", people.users, "users.view", name="users"),
-    page("audit/", people.audit, "audit.view", name="audit"),
+    page("keys/revoke/", keys.revoke_many, "keys.edit", name="keys-revoke"),
+    page("audit/", audit.audit, "audit.view", name="audit"),
 ]
 
 open_to_all = [
-    path("login/", auth.LoginView.as_view(), name="login"),
-    path("logout/", auth.LogoutView.as_view(next_page="login"), name="logout"),
-    path("theme/", theme, name="theme"),
-    path("assets/plotly-<str:release>.min.js", assets.plotly_js, name="plotly"),
+    *signing_in,
+    public("theme/", theme, name="theme"),
+    public("assets/plotly-<str:release>.min.js", assets.plotly_js, name="plotly"),
 ]
 
 urlpatterns = [
     *watch,
     *objects_of_policy,
     *access,
+    *users,
+    *own_account,
     *open_to_all,
     path("api/", include("fairlane.api_urls")),
     path("admin/", site.urls),
 ]
+
+handler400 = "fairlane.faults.bad_request"
+handler403 = "fairlane.faults.forbidden"
+handler404 = "fairlane.faults.not_found"
+handler500 = "fairlane.faults.server_error"

@@ -1,17 +1,19 @@
 """The one gate in front of pages: every page names the action that it needs, in the URL conf.
 
-1. `page` is how a page gets an address; it cannot be left without an action.
+1. `page` is how a page gets an address; it cannot be left without an action. What is open before
+   anybody has signed in says so by `public`. A test refuses an address that has neither.
 2. A person without a membership may nothing; a superuser counts as admin.
 3. The gate answers "may this role do that"; whose objects it may do it to, views ask `Viewer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any
 
+from django.contrib.auth.decorators import login_not_required
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseNotAllowed
 from django.shortcuts import redirect
@@ -92,3 +94,12 @@ def page(
     route: str, view: View, action: Action, *, name: str, home: str | None = None
 ) -> URLPattern:
     return path(route, gated(action, view, home), name=name)
+
+
+def public(
+    route: str, view: View, *, name: str, given: Mapping[str, str] | None = None
+) -> URLPattern:
+    """A page for everybody, signed in or not. It must tell nothing of policy, people or use."""
+    opened = login_not_required(view)
+    opened.public = True  # type: ignore[attr-defined]
+    return path(route, opened, dict(given or {}), name=name)

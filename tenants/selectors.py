@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
-from django.db.models import QuerySet
+from django.contrib.auth import get_user_model
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from tenants.core.compile import KeyGrant, compile_snapshot
@@ -15,7 +17,14 @@ from tenants.core.document import EMPTY, Budget, Document, Tenant, Tier
 from tenants.core.effective import Origin, origins
 from tenants.core.snapshot import PolicySnapshot
 from tenants.errors import NotFound
-from tenants.models import ApiKey, KeySecret, Membership, PolicyRevision, PolicyState
+from tenants.models import (
+    AccessToken,
+    ApiKey,
+    KeySecret,
+    Membership,
+    PolicyRevision,
+    PolicyState,
+)
 from tenants.models import Budget as BudgetRow
 
 STEADY_READS = 5
@@ -44,11 +53,16 @@ def revision_document(number: int) -> Document:
     """
     if number == 0:
         return EMPTY
-    try:
-        revision = PolicyRevision.objects.get(number=number)
-    except PolicyRevision.DoesNotExist:
-        raise NotFound(f"there is no revision {number}") from None
-    return Document.model_validate(revision.document)
+    packed = PolicyRevision.objects.filter(number=number).values_list("packed", flat=True).first()
+    if packed is None:
+        raise NotFound(f"there is no revision {number}")
+    return _document(bytes(packed))
+
+
+@lru_cache(maxsize=8)
+def _document(packed: bytes) -> Document:
+    """Documents are frozen, so that pages can share one; a large one takes a while to read."""
+    return Document.model_validate(PolicyRevision.unpack(packed))
 
 
 def history(limit: int = 50) -> list[PolicyRevision]:
@@ -152,8 +166,41 @@ def effective_policy(tenant: str) -> dict[str, tuple[Any, Origin]]:
     return origins(found, tier)
 
 
+def members(tenant: str) -> QuerySet[Membership]:
+    """The people of a tenant, by name."""
+    found = Membership.objects.select_related("user").filter(tenant__name=tenant)
+    return found.order_by("user__username")
+
+
 def membership_of(user: Any) -> Membership | None:
     """Of an account, or of what calls with a service token (which has no row to look for)."""
     if user.pk is None:
         return getattr(user, "membership", None)
     return Membership.objects.select_related("tenant").filter(user_id=user.pk).first()
+
+
+def people(query: str = "", role: str = "", tenant: str = "", state: str = "") -> QuerySet[Any]:
+    """Accounts with role and tenant, by name. `role` may be `none`; `state` is `enabled` or
+    `disabled`."""
+    found = get_user_model()._default_manager.select_related("membership__tenant")
+    if query:
+        found = found.filter(Q(username__icontains=query) | Q(email__icontains=query))
+    if role == "none":
+        found = found.filter(membership=None, is_superuser=False)
+    elif role:
+        found = found.filter(membership__role=role)
+    if tenant:
+        found = found.filter(membership__tenant__name=tenant)
+    if state in ("enabled", "disabled"):
+        found = found.filter(is_active=state == "enabled")
+    return found.order_by("username")
+
+
+def service_tokens() -> QuerySet[AccessToken]:
+    """All service tokens, newest first; `masked` is what may be shown of one."""
+    return AccessToken.objects.filter(user=None).select_related("tenant")
+
+
+def token_of(user: Any) -> AccessToken | None:
+    """A person's own token, where there is one that was not revoked."""
+    return AccessToken.objects.filter(user_id=user.pk, revoked_at=None).first()

@@ -24,6 +24,7 @@ Action = Literal[
     "alerts.view",
     "alerts.edit",
     "simulations.run",
+    "account.edit",
 ]
 
 ROLES: tuple[RoleName, ...] = ("admin", "operator", "tenant-admin", "tenant-viewer")
@@ -45,6 +46,7 @@ TABLE: dict[Action, frozenset[str]] = {
     "alerts.view": PLATFORM,
     "alerts.edit": ADMIN,
     "simulations.run": PLATFORM,
+    "account.edit": EVERYBODY,  # one's own: password, authenticator, token
 }
 
 

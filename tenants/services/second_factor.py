@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Iterable
 from typing import Any
 
 from django.db import transaction
@@ -29,6 +30,12 @@ CODE_GROUPS, GROUP_LENGTH = 3, 5  # 75 bits: a digest of it cannot be searched
 def has_totp(user: Any) -> bool:
     found: bool = TOTPDevice.objects.filter(user=user, confirmed=True).exists()
     return found
+
+
+def those_with_totp(users: Iterable[Any]) -> set[int]:
+    """The primary keys of those of `users` who have an authenticator."""
+    found = TOTPDevice.objects.filter(user__in=list(users), confirmed=True)
+    return set(found.values_list("user_id", flat=True))
 
 
 def unconfirmed_totp(user: Any) -> TOTPDevice:

@@ -74,7 +74,7 @@ def set_role(
     with transaction.atomic():
         user = user_row(username)
         if role != "admin":
-            _not_the_last_admin(user, "role", role)
+            not_the_last_admin(user, "role", role)
         return change_role(user, role, tenant, actor, reason)
 
 
@@ -106,7 +106,7 @@ def set_enabled(username: str, enabled: bool, *, actor: Actor, reason: str = "")
         if not enabled:
             if _is_self(actor, user):
                 raise refused("enabled", enabled, "nobody disables their own account")
-            _not_the_last_admin(user, "enabled", enabled)
+            not_the_last_admin(user, "enabled", enabled)
         user.is_active = enabled
         user.save(update_fields=["is_active"])
         record(
@@ -195,7 +195,7 @@ def _role_of(user: Any) -> tuple[str | None, str | None]:
     return member.role, member.tenant.name if member.tenant else None
 
 
-def _not_the_last_admin(user: Any, field: str, value: object) -> None:
+def not_the_last_admin(user: Any, field: str, value: object) -> None:
     """The rows stay locked to the commit, so that two admins cannot remove one another."""
     members = Membership.objects.select_for_update(of=("self",)).filter(role="admin")
     list(members.values_list("pk"))

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from typing import Any
 
 from django import template
 from django.urls import reverse
+from django.utils import timezone
+from django.utils.formats import date_format
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
 from tenants.core.permissions import Action
+from tenants.core.shown import words as in_words
 from tenants.gate import Viewer, viewer_of
 
 register = template.Library()
@@ -71,6 +75,20 @@ def percent(value: float | str | None, digits: int = 1) -> str:
 
 
 @register.filter
+def part_of(value: float | str | None, whole: float | str | None) -> float:
+    """0..1; nothing where either is missing."""
+    if not value or not whole or isinstance(value, str) or isinstance(whole, str):
+        return 0.0
+    return min(1.0, max(0.0, value / whole))
+
+
+@register.filter
+def level(part: float) -> str:
+    """The class of a meter that is this full."""
+    return "bad" if part >= 0.95 else "warn" if part >= 0.8 else ""
+
+
+@register.filter
 def milliseconds(value: float | str | None) -> str:
     if value is None or isinstance(value, str):
         return "–"
@@ -79,6 +97,31 @@ def milliseconds(value: float | str | None) -> str:
     if value >= 1000:
         return f"{value / 1000:.2f} s"
     return f"{value:.0f} ms"
+
+
+MOMENTS = {
+    "second": "Y-m-d H:i:s",
+    "minute": "Y-m-d H:i",
+    "day": "Y-m-d",
+    "short": "d M H:i:s",
+    "soon": "d M H:i",
+}
+
+
+@register.filter
+def moment(value: datetime | None, form: str = "second") -> SafeString | str:
+    """A `<time>` in the viewer's zone (tenants/zone.py); `form` is one of MOMENTS."""
+    if not isinstance(value, datetime):
+        return "–"
+    machine = value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = date_format(timezone.localtime(value), MOMENTS[form])
+    return format_html('<time datetime="{}">{}</time>', machine, text)
+
+
+@register.simple_tag
+def zone() -> str:
+    """The name of the zone in which this page's times are."""
+    return timezone.get_current_timezone_name()
 
 
 @register.filter
@@ -109,7 +152,7 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str, Action, tuple[str, ...]], ...
             ("Tiers", "tiers", "policy.view", ("tier",)),
             ("Lanes", "lanes", "policy.view", ("lane",)),
             ("Pools", "pools", "policy.view", ("pool",)),
-            ("Budgets", "budgets", "policy.view", ()),
+            ("Budgets", "budgets", "policy.view", ("corrections", "correction")),
             ("Document", "policy", "policy.view", ()),
             ("Revisions", "revisions", "policy.view", ("revision",)),
         ),
@@ -118,13 +161,15 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str, Action, tuple[str, ...]], ...
         "Access",
         (
             ("Keys", "keys", "keys.view", ("key",)),
-            ("Users", "users", "users.view", ()),
+            ("Users", "users", "users.view", ("user",)),
+            ("Tokens", "tokens", "users.view", ("token",)),
             ("Audit", "audit", "audit.view", ()),
         ),
     ),
     (
         "More",
         (
+            ("Your account", "account", "account.edit", ("account",)),
             ("API", "api-docs", "usage.view", ()),
             ("Django admin", "admin:index", "users.edit", ()),
         ),
@@ -192,8 +237,16 @@ def object_url(entry: Any) -> str:
     if entry.kind in ("tenant", "application"):
         return reverse("tenant", args=[entry.name.partition("/")[0]])
     if entry.kind == "key":
-        return f"{reverse('keys')}?q={entry.name}"
-    return reverse("users") if entry.kind == "user" else ""
+        return f"{reverse('keys')}?q={entry.name}&state=all"
+    if entry.kind == "user":
+        return reverse("user", args=[entry.name])
+    return f"{reverse('tokens')}?q={entry.name}" if entry.kind == "token" else ""
+
+
+@register.filter
+def words(value: Any) -> str:
+    """A value of the policy document in words."""
+    return in_words(value)
 
 
 @register.filter

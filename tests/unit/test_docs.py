@@ -18,7 +18,10 @@ from tenants.core import document
 from tenants.core.permissions import ROLES, TABLE
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-READERS = {"choice", "flag", "number", "url", "folder", "secret", "database", "str", "list"}
+READERS = {
+    *("choice", "flag", "number", "url", "folder", "secret", "database", "str", "list"),
+    *("needed", "networks"),
+}
 
 
 def page(name: str) -> str:
@@ -34,7 +37,7 @@ def rows(text: str) -> list[list[str]]:
 def settings_read() -> set[str]:
     """The names that settings are read by: the first argument of a reader, where it is a text."""
     found = set()
-    for file in ("environment.py", "settings.py"):
+    for file in ("environment.py", "settings.py", "signing_in.py"):
         for node in ast.walk(ast.parse((ROOT / "fairlane" / file).read_text())):
             if not isinstance(node, ast.Call) or not node.args:
                 continue

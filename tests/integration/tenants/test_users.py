@@ -2,6 +2,7 @@
 
 import pytest
 from django.contrib.auth import authenticate, get_user_model
+from django.http import HttpRequest
 
 from tenants import selectors, services
 from tenants.core.keys import digest
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.store, pytest.mark.usefixtures(
 )
 def test_a_user_can_sign_in_and_has_a_token(role: str, tenant: str | None, alice: Actor) -> None:
     user, password, token = services.create_user("ann", role, tenant, actor=alice)
-    assert authenticate(username="ann", password=password) == user
+    assert authenticate(HttpRequest(), username="ann", password=password) == user
     assert AccessToken.objects.get(digest=digest(token).hex()).user == user
     member = selectors.membership_of(user)
     assert member is not None
@@ -38,7 +39,7 @@ def test_a_given_password_is_kept(alice: Actor) -> None:
         "ann", "operator", password="correct horse battery", actor=alice
     )
     assert password == "correct horse battery"
-    assert authenticate(username="ann", password=password) is not None
+    assert authenticate(HttpRequest(), username="ann", password=password) is not None
 
 
 WRONG = [

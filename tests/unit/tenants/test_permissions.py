@@ -9,21 +9,21 @@ def test_an_admin_may_everything() -> None:
     assert all(can("admin", action) for action in TABLE)
 
 
-def test_an_operator_changes_nothing() -> None:
+def test_an_operator_changes_nothing_but_their_own_account() -> None:
     granted = {action for action in TABLE if can("operator", action)}
-    assert not any(action.endswith(".edit") for action in granted)
+    assert {action for action in granted if action.endswith(".edit")} == {"account.edit"}
     assert {"policy.view", "audit.view", "live.view", "usage.view"} <= granted
 
 
 def test_a_tenant_admin_sees_usage_and_manages_keys() -> None:
     assert {action for action in TABLE if can("tenant-admin", action)} == {
-        "keys.view", "keys.edit", "usage.view"
+        "keys.view", "keys.edit", "usage.view", "account.edit"
     }  # fmt: skip
 
 
 def test_a_tenant_viewer_only_looks() -> None:
     assert {action for action in TABLE if can("tenant-viewer", action)} == {
-        "keys.view", "usage.view"
+        "keys.view", "usage.view", "account.edit"
     }  # fmt: skip
 
 
