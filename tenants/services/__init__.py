@@ -9,8 +9,15 @@ from tenants.errors import Conflict, NotAllowed, NotFound, PolicyRefused
 from tenants.services.actors import Actor, Source, actor_for, require
 from tenants.services.audit import record_counter
 from tenants.services.documents import Applied, apply_document, read_document, rollback
-from tenants.services.keys import create_key, revoke_key, rotate_key
-from tenants.services.objects import create_object, delete_object, edit_object, object_etag
+from tenants.services.keys import create_key, expire_key, note_use, revoke_key, rotate_key
+from tenants.services.objects import (
+    create_object,
+    delete_object,
+    edit_object,
+    edit_objects,
+    etag_of,
+    object_etag,
+)
 from tenants.services.second_factor import require_totp, reset_totp
 from tenants.services.state import on_change
 from tenants.services.tokens import (
@@ -46,7 +53,11 @@ __all__ = [
     "create_user",
     "delete_object",
     "edit_object",
+    "edit_objects",
     "end_sessions",
+    "etag_of",
+    "expire_key",
+    "note_use",
     "object_etag",
     "on_change",
     "read_document",
