@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import ClassVar
 
 from django.db import transaction
@@ -12,10 +13,11 @@ from rest_framework.response import Response
 from tenants import selectors, services
 from tenants.api import filters
 from tenants.api.base import Api
-from tenants.api.described import REUSED, lists, says
+from tenants.api.described import IF_MATCH, RACES, REUSED, lists, says
 from tenants.api.idempotency import IDEMPOTENCY_KEY, once
 from tenants.api.pages import page
 from tenants.api.schemas import (
+    EditKey,
     KeyOut,
     KeyWithSecret,
     NewKey,
@@ -27,6 +29,7 @@ from tenants.api.schemas import (
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
 from tenants.models import ApiKey
+from tenants.services.state import bump
 
 
 def with_secret(key: ApiKey, secret: str, status: int) -> Response:
@@ -34,7 +37,16 @@ def with_secret(key: ApiKey, secret: str, status: int) -> Response:
     return Response(told, status, headers={"Cache-Control": "no-store"})
 
 
+def etag(key: ApiKey) -> str:
+    """Of what an edit can change; not of when it was used last."""
+    text = repr([getattr(key, field) for field in ("public_id", "expires_at", "revoked_at")])
+    return sha256(text.encode()).hexdigest()[:16]
+
+
 class KeyApi(Api):
+    def answer(self, key: ApiKey) -> Response:
+        return Response(KeyOut.of(key), headers={"ETag": f'"{etag(key)}"'})
+
     def own(self, public_id: str, action: Action) -> ApiKey:
         key = selectors.keys().filter(public_id=public_id).first()
         if key is None:
@@ -64,11 +76,28 @@ class Keys(KeyApi):
 
 
 class Key(KeyApi):
-    actions: ClassVar[Mapping[str, Action]] = {"GET": "keys.view"}
+    actions: ClassVar[Mapping[str, Action]] = {"GET": "keys.view", "PATCH": "keys.edit"}
 
     @says("key_read", "Read a key", {200: KeyOut})
     def get(self, request: Request, public_id: str) -> Response:
-        return Response(KeyOut.of(self.own(public_id, "keys.view")))
+        return self.answer(self.own(public_id, "keys.view"))
+
+    @says(
+        "key_change",
+        "Let a key expire, or not",
+        {200: KeyOut} | RACES,
+        IF_MATCH,
+        body=EditKey,
+    )
+    def patch(self, request: Request, public_id: str) -> Response:
+        self.own(public_id, "keys.edit")
+        self.if_match()
+        asked, by = self.order(EditKey)
+        with transaction.atomic():
+            bump()  # every change of a key waits for this row
+            self.check_seen(etag(self.own(public_id, "keys.edit")), f"key {public_id!r}")
+            key = services.expire_key(public_id, asked.expires_days, **by)
+        return self.answer(key)
 
 
 class Rotate(KeyApi):

@@ -33,7 +33,7 @@ from tenants.api.schemas import (
 from tenants.core.issue import refused
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
-from tenants.models import AccessToken
+from tenants.models import AccessToken, Membership
 
 EDITED = ("username", "role", "tenant", "enabled", "must_use_totp")
 SECRET = {"Cache-Control": "no-store"}
@@ -117,7 +117,7 @@ class User(UserApi):
             raise refused("tenant", asked.tenant, "a tenant is given together with the role")
         self.if_match()
         with transaction.atomic():
-            get_user_model()._default_manager.select_for_update().filter(username=username).first()
+            list(Membership.objects.select_for_update().filter(user__username=username))
             self.check_seen(etag(self.found(username)), f"user {username!r}")
             if "role" in given:
                 services.set_role(username, asked.role or "", asked.tenant, **by)

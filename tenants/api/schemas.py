@@ -55,6 +55,10 @@ class RotateKey(Reason):
     grace_hours: float = 0
 
 
+class EditKey(Reason):
+    expires_days: Annotated[float | None, Field(description="From now on; null: never.")]
+
+
 class RevokeKeys(Reason):
     ids: Annotated[list[str], Field(min_length=1, max_length=1000)]
 
@@ -132,6 +136,7 @@ class KeyOut(Out):
     created_by: str
     expires_at: datetime | None
     revoked_at: datetime | None
+    last_used_at: Annotated[datetime | None, Field(description="To about a minute.")]
 
 
 class RevokedOut(BaseModel):

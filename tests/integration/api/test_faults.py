@@ -1,0 +1,70 @@
+"""Whatever goes wrong under /api/ is told as JSON in the API's one form."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from tenants import selectors
+
+pytestmark = [pytest.mark.django_db, pytest.mark.store]
+
+
+def told(answer: Any, status: int) -> str:
+    assert answer.status_code == status
+    assert answer.headers["content-type"].partition(";")[0] == "application/json"
+    body = answer.json()
+    assert set(body) == {"detail", "errors"}
+    return str(body["detail"])
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["/api/v1/nosuch", "/api/v1/nosuch/", "/api/", "/api/v2/tenants/", "/api/v1/keys/a/b"],
+)
+def test_an_address_that_is_none(admin: Client, client: Client, address: str) -> None:
+    assert address in told(admin.get(address), 404)
+    told(client.get(address), 404)
+
+
+def test_pages_stay_pages(admin: Client) -> None:
+    assert "<html" in admin.get("/nosuch/").content.decode()
+
+
+@pytest.mark.parametrize(
+    ("method", "address"),
+    [("post", "tenants/acme/"), ("put", "policy/"), ("delete", "audit/"), ("get", "policy/apply/")],
+)
+def test_a_method_that_is_none(admin: Client, method: str, address: str) -> None:
+    answer = getattr(admin, method)(f"/api/v1/{address}")
+    assert "not allowed" in told(answer, 405)
+    assert answer.headers["allow"]
+
+
+def test_head_is_a_get_without_its_body(admin: Client) -> None:
+    answer = admin.head("/api/v1/tenants/acme/")
+    assert (answer.status_code, bool(answer.headers["etag"])) == (200, True)
+
+
+def test_a_failure_inside(admin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(selectors, "current_document", fail)
+    admin.raise_request_exception = False
+    detail = told(admin.get("/api/v1/tenants/acme/"), 500)
+    assert "ZeroDivisionError" not in detail
+
+
+def test_a_body_of_another_kind(admin: Client) -> None:
+    answer = admin.post("/api/v1/keys/", "tenant=acme", "application/x-www-form-urlencoded")
+    told(answer, 415)
+
+
+def test_a_session_without_its_csrf_token(people: dict[str, Any]) -> None:
+    client = Client(enforce_csrf_checks=True)
+    client.force_login(people["admin"])
+    answer = client.post("/api/v1/keys/", {"tenant": "acme"}, "application/json")
+    assert "CSRF" in told(answer, 403)
