@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from datetime import datetime
 
 from metering import alerts
+from metering.core.refusals import each
 from metering.core.windows import window_at
 from metering.models import Alert
 from tenants.core.snapshot import BudgetPolicy
@@ -30,9 +31,10 @@ class BudgetAlerts:
         """A call was let in past these."""
         for policy in budgets:
             if policy.account in accounts:
+                often = each(policy.period or "")
                 self._new[policy.account] = (
-                    f"The budget {policy.account} allows {policy.cost:.15g} units a "
-                    f"{policy.period} and is used up; calls are let in, as on_exhausted says."
+                    f"The budget {policy.account} allows {policy.cost:.15g} units {often} "
+                    "and is used up; calls are let in, as on_exhausted says."
                 )
 
     def take(self) -> dict[str, str]:

@@ -10,6 +10,7 @@ from math import ceil
 
 from metering.core.budgets import BurstBucket, Counter
 from metering.core.hold import Hold, RateState, Refused
+from tenants.core.periods import days_of
 from tenants.core.snapshot import BudgetPolicy
 
 SOON_S = 1.0  # least wait; and the wait where only the end of a running request helps
@@ -74,14 +75,15 @@ def sustained(
     again soon, so the code must not say that the quota is gone."""
     held = counter.only_held(policy, cost)
     left_s = _bounded((counter.window.end - at).total_seconds())
-    come = f"The next {policy.period} begins at {counter.window.end:%Y-%m-%dT%H:%M:%SZ}"
+    assert policy.period is not None
+    come = f"{next_one(policy.period)} at {counter.window.end:%Y-%m-%dT%H:%M:%SZ}"
     return Refused(
         limit=policy.account,
         code="rate_limit_exceeded" if held else "insufficient_quota",
         message=(
-            f"The budget {policy.account} allows {_units(policy.cost)} units a {policy.period}; "
-            f"{_units(counter.used)} are used and {_units(counter.reserved)} are held by "
-            f"{counter.holds} running requests. "
+            f"The budget {policy.account} allows {_units(policy.cost)} units "
+            f"{each(policy.period)}; {_units(counter.used)} are used and "
+            f"{_units(counter.reserved)} are held by {counter.holds} running requests. "
             + ("Come back when one has ended." if held else f"{come}, in {ceil(left_s)} s.")
         ),
         retry_after_s=SOON_S if held else left_s,
@@ -125,6 +127,17 @@ def no_waiting(hold: Hold, rates: RateState) -> Refused:
         retry_after_s=SOON_S,
         rates=rates,
     )
+
+
+def each(period: str) -> str:
+    """ "a day", "in 90 days"."""
+    days = days_of(period)
+    return f"in {days} days" if days else f"a {period}"
+
+
+def next_one(period: str) -> str:
+    days = days_of(period)
+    return f"The next {days} days begin" if days else f"The next {period} begins"
 
 
 def _bounded(wait_s: float) -> float:

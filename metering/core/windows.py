@@ -5,16 +5,17 @@
 2. Only instants are compared. Local time serves to find where a day, week or month begins; a day
    may last 23, 24 or 25 hours.
 3. Minutes and hours keep their length over a clock change. Weeks begin on Monday (ISO 8601).
+4. Periods of so many days are counted from 1 January 1970, a date of the zone's own calendar: where
+   one begins depends on nothing that anybody did.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import assert_never
 from zoneinfo import ZoneInfo
 
-from tenants.core.snapshot import Period
+from tenants.core.periods import days_of
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
@@ -31,10 +32,11 @@ class Window:
         return self.start <= at < self.end
 
 
-def window_at(period: Period, timezone: str, at: datetime) -> Window:
-    """The window that the instant `at` (aware) falls in.
+def window_at(period: str, timezone: str, at: datetime) -> Window:
+    """The window that the instant `at` (aware) falls in. `period` is as a budget's.
 
     Raises:
+        ValueError: `period` is none.
         ZoneInfoNotFoundError: `timezone` is not an IANA zone.
     """
     zone, at = ZoneInfo(timezone), at.astimezone(UTC)  # one zone's own times compare without fold
@@ -57,7 +59,15 @@ def _hour_shift(zone: ZoneInfo, at: datetime) -> timedelta:
     return (offset or timedelta()) % HOUR
 
 
-def _calendar(period: Period, zone: ZoneInfo, at: datetime) -> Window:
+def longest(period: str) -> timedelta:
+    """No window of the period is longer."""
+    if period in ("minute", "hour"):
+        return MINUTE if period == "minute" else HOUR
+    days = days_of(period) or {"day": 1, "week": 7, "month": 31}[period]
+    return days * DAY + 3 * HOUR  # by so much a clock may be set back in it (Casey)
+
+
+def _calendar(period: str, zone: ZoneInfo, at: datetime) -> Window:
     first = _first_day(period, at.astimezone(zone).date())
     following = _next_first_day(period, first)
     window = Window(_midnight(first, zone), _midnight(following, zone))
@@ -66,13 +76,17 @@ def _calendar(period: Period, zone: ZoneInfo, at: datetime) -> Window:
     return window
 
 
-def _first_day(period: Period, day: date) -> date:
+def _first_day(period: str, day: date) -> date:
+    if days := days_of(period):
+        return day - DAY * ((day - EPOCH.date()).days % days)
     if period == "week":
         return day - DAY * day.weekday()
     return day.replace(day=1) if period == "month" else day
 
 
-def _next_first_day(period: Period, first: date) -> date:
+def _next_first_day(period: str, first: date) -> date:
+    if days := days_of(period):
+        return first + days * DAY
     match period:
         case "day":
             return first + DAY
@@ -80,9 +94,7 @@ def _next_first_day(period: Period, first: date) -> date:
             return first + 7 * DAY
         case "month":
             return (first + 31 * DAY).replace(day=1)
-        case "minute" | "hour":
-            raise ValueError(f"a {period} has no first day")
-    assert_never(period)
+    raise ValueError(f"{period!r} is no period of days")
 
 
 def _midnight(day: date, zone: ZoneInfo) -> datetime:

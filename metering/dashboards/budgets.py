@@ -4,26 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal
 
 from django.db.models import Q
 
-from metering.core.windows import window_at
+from metering.core.windows import longest, window_at
 from metering.models import BudgetWindow
 from metering.selectors import PastWindow
 from tenants.core.document import Budget, Document, Tenant, Tier
 from tenants.core.effective import budgets_of
-from tenants.core.snapshot import Period
 
 Level = Literal["", "warn", "bad"]
-LONGEST: Mapping[Period, timedelta] = {
-    "minute": timedelta(minutes=1),
-    "hour": timedelta(hours=1),
-    "day": timedelta(hours=25),
-    "week": timedelta(days=7, hours=1),
-    "month": timedelta(days=31, hours=1),
-}
 WARN, BAD = 0.8, 0.95  # parts used
 
 
@@ -120,10 +112,9 @@ def newest_windows(owned: Sequence[Owned], count: int, at: datetime) -> dict[str
     """Of each account those of its `count` newest windows that it used something in, newest
     first; one query for all of them."""
     wanted = Q(pk__in=[])
-    for period, length in LONGEST.items():
+    for period in {each.budget.period for each in owned if each.budget.period}:
         accounts = [each.account for each in owned if each.budget.period == period]
-        if accounts:
-            wanted |= Q(account__in=accounts, window_start__gt=at - count * length)
+        wanted |= Q(account__in=accounts, window_start__gt=at - count * longest(period))
     rows = BudgetWindow.objects.filter(wanted).order_by("account", "-window_start", "-id")
     found: dict[str, list[PastWindow]] = {}
     for account, *window in rows.values_list("account", "window_start", "window_end", "used"):

@@ -11,11 +11,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    WithJsonSchema,
+)
 from pydantic import model_validator as check
 
 from tenants.core.checks import endpoint_url, engine_variable, zone_name
-from tenants.core.snapshot import EngineKind, OnExhausted, OnOverload, Period, SoftLimit
+from tenants.core.periods import PERIOD, budget_period
+from tenants.core.snapshot import EngineKind, OnExhausted, OnOverload, SoftLimit
 
 NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 MODEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
@@ -32,6 +41,9 @@ Positive = Annotated[int, Field(ge=1, le=MOST)]
 Units = Annotated[float, Field(ge=0, le=MOST)]
 PerToken = Annotated[float, Field(ge=0, le=1_000_000)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Length = Annotated[
+    str, AfterValidator(budget_period), WithJsonSchema({"type": "string", "pattern": PERIOD})
+]
 Seconds = Annotated[float, Field(gt=0, le=31_536_000)]
 
 
@@ -62,7 +74,7 @@ class Budget(Part):
     kind: Literal["burst", "sustained"]
     cost: Units
     refill_per_second: Annotated[float, Field(gt=0, le=MOST)] | None = None
-    period: Period | None = None
+    period: Length | None = None
     on_exhausted: OnExhausted = "reject"
 
     @check(mode="after")
@@ -76,7 +88,7 @@ class Budget(Part):
                 )
         else:
             if self.period is None:
-                raise ValueError("a sustained budget needs period: minute|hour|day|week|month")
+                raise ValueError("a sustained budget needs period: minute|hour|day|week|month|90d")
             if self.refill_per_second is not None:
                 raise ValueError("refill_per_second belongs to burst, not to sustained")
         return self

@@ -43,7 +43,7 @@ class BudgetPolicy:
     kind: Literal["burst", "sustained"]
     cost: float  # service units
     refill_per_second: float = 0.0  # burst only
-    period: Period | None = None  # sustained only
+    period: str | None = None  # sustained only; a Period, or a number of days such as 90d
     timezone: str = "UTC"
     on_exhausted: OnExhausted = "reject"
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from django import forms
 
+from tenants.core.periods import days_of
 from tenants.forms.parts import Number, Part, PartForm, choices
 
-PERIODS = ("minute", "hour", "day", "week", "month")
+PERIODS = ("minute", "hour", "day", "week", "month", "30d", "90d", "365d")
 
 
 class BudgetRow(PartForm):
@@ -26,6 +27,13 @@ class BudgetRow(PartForm):
         choices=choices("reject", "demote", "alert"),
         initial="reject",
     )
+
+    def __init__(self, *given: Any, **options: Any) -> None:
+        super().__init__(*given, **options)
+        period = str((self.initial or {}).get("period") or "")
+        if days_of(period):  # of another number of days, from a file or the API: it may stay
+            field = cast(forms.ChoiceField, self.fields["period"])
+            field.choices = choices(*dict.fromkeys([*PERIODS, period]), empty="–")
 
     def part(self) -> Part:
         """A burst budget has no `on_exhausted` to choose; its menu's first entry says nothing."""

@@ -53,7 +53,10 @@ class Budget(models.Model):
                     refill_per_second__gte=0,
                     period="",
                 )
-                | Q(kind="sustained", refill_per_second__isnull=True, period__in=PERIODS),
+                | (
+                    Q(kind="sustained", refill_per_second__isnull=True)
+                    & (Q(period__in=PERIODS) | Q(period__endswith="d"))  # 90d
+                ),
                 name="budget_fields_fit_kind",
             ),
             models.CheckConstraint(condition=Q(cost__gte=0), name="budget_cost_not_negative"),

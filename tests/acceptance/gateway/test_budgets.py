@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -32,6 +34,32 @@ def test_a_budget_used_up_exactly_refuses_and_says_so(rig: Rig) -> None:
     for word in (f"tenant:{alice.tenant}/daily", "30 units a day", "The next day begins at"):
         assert word in refused.message
     assert rig.record(refused)["throttle_reason"] == f"tenant:{alice.tenant}/daily"
+
+
+@pytest.mark.parametrize(
+    ("period", "words"),
+    [
+        ("month", ("10 units a month", "The next month begins at")),
+        ("week", ("10 units a week", "The next week begins at")),
+        ("90d", ("10 units in 90 days", "The next 90 days begin at")),
+    ],
+)
+def test_periods_longer_than_a_day(rig: Rig, period: str, words: tuple[str, str]) -> None:
+    """R12."""
+    long = [{"name": "long", "kind": "sustained", "cost": 10, "period": period}]
+    alice = rig.tenant(model=rig.pool(), budgets=long, timezone="Europe/Berlin")
+    rig.engine.script("in=5,out=5")
+    assert alice.chat(max_tokens=5).status == 200
+    refused = alice.chat(max_tokens=5)
+    assert refused.code == "insufficient_quota"
+    for word in words:
+        assert word in refused.message
+    [budget] = rig.use(alice.tenant)["budgets"]
+    ends = datetime.fromisoformat(budget["resets_at"])
+    assert ends.astimezone(ZoneInfo("Europe/Berlin")).strftime("%H:%M") == "00:00"
+    left_s = (ends - datetime.now(UTC)).total_seconds()
+    assert abs(int(refused.headers["retry-after"]) - left_s) < 60
+    until(lambda: rig.window(f"tenant:{alice.tenant}/long") == 10, "the ledger has it")
 
 
 def test_discovery_is_free(rig: Rig) -> None:

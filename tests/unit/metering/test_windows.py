@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metering.core.windows import window_at
+from metering.core.windows import longest, window_at
 
 ZONES = sorted(available_timezones())
-PERIODS = ("minute", "hour", "day", "week", "month")
+PERIODS = ("minute", "hour", "day", "week", "month", "1d", "2d", "30d", "90d", "366d")
 
 
 def local(zone: str, *parts: int, fold: int = 0) -> datetime:
@@ -77,6 +77,30 @@ def test_a_week_begins_on_monday():
         datetime(2026, 11, 23, tzinfo=UTC),
         datetime(2026, 11, 30, tzinfo=UTC),
     )
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "Europe/Berlin"])
+def test_ninety_days_are_counted_from_one_date_at_local_midnights(zone):
+    """Cases R12. 2026-11-29 is day 20 786 since 1970-01-01; 20 790 is the next multiple of 90."""
+    window = window_at("90d", zone, local(zone, 2026, 11, 29, 18))
+    assert (window.start, window.end) == (local(zone, 2026, 9, 4), local(zone, 2026, 12, 3))
+    assert window_at("90d", zone, window.end).start == window.end
+
+
+def test_a_period_of_one_day_is_a_day():
+    for zone in ("Asia/Tokyo", "Europe/Berlin"):
+        at = local(zone, 2026, 10, 25, 12)
+        assert window_at("1d", zone, at) == window_at("day", zone, at)
+
+
+@given(
+    st.sampled_from(PERIODS),
+    st.sampled_from(ZONES),
+    st.datetimes(datetime(2000, 1, 1), datetime(2037, 12, 1), timezones=st.just(UTC)),
+)
+def test_no_window_is_longer_than_is_said(period, zone, at):
+    window = window_at(period, zone, at)
+    assert window.end - window.start <= longest(period)
 
 
 def test_a_day_that_a_zone_left_out_is_no_window():

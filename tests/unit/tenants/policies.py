@@ -87,7 +87,7 @@ def budget(name: str) -> st.SearchStrategy[dict[str, Any]]:
     )
     sustained = st.fixed_dictionaries(
         {"name": st.just(name), "kind": st.just("sustained"), "cost": units}
-        | {"period": st.sampled_from(["minute", "hour", "day", "week", "month"])},
+        | {"period": st.sampled_from(["minute", "hour", "day", "week", "month", "90d"])},
         optional={"on_exhausted": st.sampled_from(["reject", "demote", "alert"])},
     )
     return burst | sustained

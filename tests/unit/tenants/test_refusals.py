@@ -71,8 +71,11 @@ BAD = [
     (
         "period: hour",
         "period: year",
-        "period is 'year': must be 'minute', 'hour', 'day', 'week' or",
+        "period is 'year': it takes minute, hour, day, week, month, or days from 1d to 366d",
     ),
+    ("period: hour", "period: 0d", "period is '0d': it takes minute,"),
+    ("period: hour", "period: 367d", "period is '367d': it takes minute,"),
+    ("period: hour", "period: 90", "period is 90: must be a valid string"),
     (
         "name: hourly, kind: sustained, cost: 5",
         "name: burst, kind: sustained, cost: 5",
