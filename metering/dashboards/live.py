@@ -22,6 +22,28 @@ class Standing:
 
 
 @dataclass(slots=True)
+class Place:
+    """One tenant in one lane of one pool. Each gateway with a scheduler of its own keeps its own
+    counter; the one with the largest debt is shown."""
+
+    pool: str
+    lane: str
+    running: int = 0
+    queued: int = 0
+    counter: float | None = None
+    debt: float | None = None
+    entitlement: float | None = None  # of the lane, among those that are in it now
+
+    def add(self, state: Mapping[str, Any], weights: float) -> None:
+        self.running += state.get("running", 0)
+        self.queued += state.get("queued", 0)
+        debt = state.get("debt")
+        if self.counter is None or abs(debt or 0.0) > abs(self.debt or 0.0):
+            self.counter, self.debt = state.get("counter"), debt
+            self.entitlement = state.get("weight", 0.0) / weights if weights else None
+
+
+@dataclass(slots=True)
 class Live:
     gateways: list[Sample]
     tenants: dict[str, Standing]
@@ -53,6 +75,22 @@ def combine(samples: Iterable[Sample]) -> Live:
             _note_debts(pool, tenants)
     bounds = [pool.get("bound_units") or 0.0 for _, pool in _pools(gateways)]
     return Live(gateways, dict(tenants), _pool_rows(gateways), max(bounds, default=0.0))
+
+
+def places(samples: Iterable[Sample], tenant: str) -> list[Place]:
+    """Where one tenant waits or runs: by pool and lane, over all gateways."""
+    found: dict[tuple[str, str], Place] = {}
+    for model, pool in _pools(list(samples)):
+        for name, lane in pool.get("lanes", {}).items():
+            state = lane.get("tenants", {}).get(tenant)
+            if state is not None:
+                place = found.setdefault((model, name), Place(model, name))
+                place.add(state, _weights(lane))
+    return [found[key] for key in sorted(found)]
+
+
+def _weights(lane: Mapping[str, Any]) -> float:
+    return sum(state.get("weight", 0.0) for state in lane.get("tenants", {}).values())
 
 
 def _pools(samples: Iterable[Sample]) -> Iterable[tuple[str, Mapping[str, Any]]]:
@@ -87,7 +125,8 @@ def _level(part: float) -> str:
 def _pool_rows(samples: list[Sample]) -> list[dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for model, pool in _pools(samples):
-        row = rows.setdefault(model, {"model": model, "endpoints": {}, "lanes": {}})
+        row = rows.setdefault(model, {"model": model, "endpoints": {}, "lanes": {}, "fault": ""})
+        row["fault"] = row["fault"] or pool.get("tokenizer", {}).get("fault", "")
         for url, state in pool.get("endpoints", {}).items():
             _add_endpoint(row["endpoints"], url, state)
         for name, state in pool.get("lanes", {}).items():

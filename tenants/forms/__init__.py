@@ -1,6 +1,6 @@
+from tenants.forms.keys import ExpiryForm, GraceForm, KeyForm
 from tenants.forms.objects import (
     ApplicationForm,
-    KeyForm,
     LaneForm,
     PoolForm,
     TenantForm,
@@ -10,6 +10,8 @@ from tenants.forms.sheet import Sheet
 
 __all__ = [
     "ApplicationForm",
+    "ExpiryForm",
+    "GraceForm",
     "KeyForm",
     "LaneForm",
     "PoolForm",

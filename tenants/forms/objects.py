@@ -219,14 +219,3 @@ class PoolForm(PartForm):
         if part.pop("capacity_auto"):
             part["capacity"] = "auto"
         return part
-
-
-class KeyForm(PartForm):
-    tenant = forms.ChoiceField(label="Tenant")
-    application = forms.ChoiceField(
-        label="Application", required=False, choices=choices(empty="none")
-    )
-    name = forms.CharField(label="Name", required=False, help_text="What or who uses this key.")
-    expires_days = Whole(
-        label="Expires after, days", required=False, min_value=1, help_text="Empty: never."
-    )

@@ -5,53 +5,86 @@ A tenant's people see their own tenant's keys here, and nothing of anybody else'
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from django import forms
+from django.contrib import messages
 from django.core.paginator import Paginator
+from django.db import transaction
+from django.db.models import Q
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 from django.views.decorators.cache import never_cache
 
 from tenants import selectors
-from tenants.core.document import Document
 from tenants.errors import NotFound, PolicyRefused
-from tenants.forms import KeyForm
-from tenants.forms.parts import Number
+from tenants.forms import ExpiryForm, GraceForm, KeyForm
 from tenants.gate import viewer
 from tenants.models import ApiKey
+from tenants.models.keys import SOON
 from tenants.services import keys as services
 from tenants.views.answers import actor, confirm, reason
 
-STATES = ("active", "expired", "revoked")
+PAGE = 50
+MOST_AT_ONCE = 200
+SUGGESTED = 500  # names of applications
+EVERYTHING = "all"
+
+
+def in_state(state: str) -> Q:
+    """Without a state all but what was revoked: that is over, and there is ever more of it."""
+    now = timezone.now()
+    working = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
+    states: Mapping[str, Q] = {
+        "active": working,
+        "expiring soon": Q(revoked_at=None, expires_at__gt=now, expires_at__lte=now + SOON),
+        "expired": Q(revoked_at=None, expires_at__lte=now),
+        "never used": working & Q(last_used_at=None),
+        "revoked": Q(revoked_at__isnull=False),
+        EVERYTHING: Q(),
+    }
+    return states.get(state, Q(revoked_at=None))
+
+
+STATES = ("active", "expiring soon", "expired", "never used", "revoked", EVERYTHING)
 
 
 def keys(request: HttpRequest) -> HttpResponse:
     who = viewer(request)
-    tenant = who.tenant if who.confined else request.GET.get("tenant") or None
-    found = selectors.keys(tenant)
-    if query := request.GET.get("q", "").strip():
-        found = found.filter(name__icontains=query) | found.filter(public_id__icontains=query)
+    asked = {name: request.GET.get(name, "").strip() for name in ("q", "tenant", "state")}
+    tenant = who.tenant if who.confined else asked["tenant"] or None
+    found = selectors.keys(tenant).filter(in_state(asked["state"]))
+    if query := asked["q"]:
+        found = found.filter(Q(name__icontains=query) | Q(public_id__icontains=bare(query)))
+    without_page = request.GET.copy()
+    without_page.pop("page", None)
     context = {
-        "page": Paginator(found, 100).get_page(request.GET.get("page")),
-        "q": query,
+        "page": Paginator(found, PAGE).get_page(request.GET.get("page")),
+        "asked": asked,
+        "states": STATES,
         "tenant": tenant,
         "hide_tenant": who.confined,
         "tenants": [] if who.confined else tenant_names(),
         "key_editor": who.can("keys.edit"),
+        "query": without_page.urlencode(),
     }
     return render(request, "tenants/keys.html", context)
 
 
+def bare(query: str) -> str:
+    """A key's id, also of one that was pasted as pages and logs show it: `fl_…id…_…`."""
+    return query.removeprefix("fl_").partition("_")[0]
+
+
 def tenant_names() -> list[str]:
-    return [tenant.name for tenant in selectors.current_document().tenants]
+    return sorted(tenant.name for tenant in selectors.current_document().tenants)
 
 
 @never_cache
 def create(request: HttpRequest) -> HttpResponse:
-    who, document = viewer(request), selectors.current_document()
-    form = key_form(request, document, who.tenant if who.confined else None)
+    form = key_form(request)
     if request.method == "POST" and form.is_valid():
         asked = form.part()
         try:
@@ -70,31 +103,28 @@ def create(request: HttpRequest) -> HttpResponse:
             form.add_error("application", str(missing))
         else:
             return shown_once(request, key, secret, "made")
-    return render(request, "tenants/key_new.html", {"form": form, "reason": reason(request)})
+    context = {"form": form, "reason": reason(request), "applications": suggested(form)}
+    return render(request, "tenants/key_new.html", context)
 
 
-def key_form(request: HttpRequest, document: Document, own: str | None) -> KeyForm:
-    tenants = [each for each in document.tenants if own is None or each.name == own]
-    applications = sorted({app.name for each in tenants for app in each.applications})
+def key_form(request: HttpRequest) -> KeyForm:
+    who, document = viewer(request), selectors.current_document()
+    own = who.tenant if who.confined else None
     form = KeyForm(request.POST or None, initial={"tenant": request.GET.get("tenant")})
-    form.fill("tenant", [each.name for each in tenants])
-    form.fill("application", applications)
+    form.allow([each for each in document.tenants if own in (None, each.name)])
     return form
+
+
+def suggested(form: KeyForm) -> list[str]:
+    """Applications of the tenant that is chosen; while none is, of them all."""
+    chosen = form.tenants.get(form["tenant"].value() or "")
+    tenants = [chosen] if chosen else form.tenants.values()
+    return sorted({app.name for each in tenants for app in each.applications})[:SUGGESTED]
 
 
 def shown_once(request: HttpRequest, key: ApiKey, secret: str, what: str) -> HttpResponse:
     context: dict[str, Any] = {"key": key, "secret": secret, "what": what}
     return render(request, "tenants/key_secret.html", context)
-
-
-class GraceForm(forms.Form):
-    grace_hours = Number(
-        label="Keep the old secret for, hours",
-        required=False,
-        min_value=0,
-        help_text="0 or empty: it stops working at once.",
-    )
-    use_required_attribute = False
 
 
 @never_cache
@@ -111,29 +141,74 @@ def rotate(request: HttpRequest, public_id: str) -> HttpResponse:
             form.add_error(None, [issue.message for issue in refusal.issues])
         else:
             return shown_once(request, key, secret, "rotated")
-    return render(request, "tenants/key_rotate.html", {"form": form, "key": key})
+    context = {"form": form, "key": key, "reason": reason(request)}
+    return render(request, "tenants/key_rotate.html", context)
+
+
+def expire(request: HttpRequest, public_id: str) -> HttpResponse:
+    key = own_key(request, public_id)
+    form = ExpiryForm(request.POST or None)
+    if request.method == "POST" and form.is_valid():
+        days = form.cleaned_data["expires_days"]
+        try:
+            key = services.expire_key(public_id, days, actor=actor(request), reason=reason(request))
+        except PolicyRefused as refusal:
+            form.add_error("expires_days", [issue.message for issue in refusal.issues])
+        else:
+            ends = timezone.localtime(key.expires_at) if key.expires_at else None
+            when = f"expires at {ends:%Y-%m-%d %H:%M}" if ends else "never expires"
+            messages.success(request, f"Key {key.masked} {when}.")
+            return redirect(list_of(key))
+    context = {"form": form, "key": key, "reason": reason(request)}
+    return render(request, "tenants/key_expire.html", context)
 
 
 def revoke(request: HttpRequest, public_id: str) -> HttpResponse:
     key = own_key(request, public_id)
     if request.method == "POST":
         services.revoke_key(public_id, actor=actor(request), reason=reason(request))
-        return redirect(f"{reverse('keys')}?tenant={key.tenant.name}")
+        messages.success(request, f"Key {key.masked} is revoked.")
+        return redirect(list_of(key))
     return confirm(
         request,
         title=f"Revoke {key.masked}",
         explanation=f"Requests with this key of {key.tenant.name} are refused within a second; "
         "those that run finish. It cannot be taken back: make a new key instead.",
         verb="Revoke",
-        back=reverse("keys"),
+        back=list_of(key),
         back_label="Keys",
         danger=True,
     )
 
 
+def revoke_many(request: HttpRequest) -> HttpResponse:
+    """All of the chosen keys or, where one is another tenant's or unknown, none."""
+    chosen = request.POST if request.method == "POST" else request.GET
+    ids = list(dict.fromkeys(chosen.getlist("key")))[:MOST_AT_ONCE]
+    found = [key for key in own_keys(request, ids) if key.revoked_at is None]
+    if request.method == "POST" and found:
+        with transaction.atomic():
+            for key in found:
+                services.revoke_key(key.public_id, actor=actor(request), reason=reason(request))
+        are = "key is" if len(found) == 1 else "keys are"
+        messages.success(request, f"{len(found)} {are} revoked.")
+        return redirect("keys")
+    context = {"keys": found, "reason": reason(request)}
+    return render(request, "tenants/keys_revoke.html", context)
+
+
+def list_of(key: ApiKey) -> str:
+    return f"{reverse('keys')}?tenant={key.tenant.name}"
+
+
 def own_key(request: HttpRequest, public_id: str) -> ApiKey:
-    key = selectors.keys().filter(public_id=public_id).first()
-    if key is None:
+    return own_keys(request, [public_id])[0]
+
+
+def own_keys(request: HttpRequest, ids: list[str]) -> list[ApiKey]:
+    found = list(selectors.keys().filter(public_id__in=ids))
+    if len(found) < len(ids):
         raise Http404
-    viewer(request).require("keys.edit", key.tenant.name)
-    return key
+    for key in found:
+        viewer(request).require("keys.edit", key.tenant.name)
+    return found

@@ -1,11 +1,12 @@
-"""Tiers, lanes, pools and budgets as they stand in the document in force."""
+"""Tiers and budgets as they stand in the document in force."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Literal, get_args
 
+from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
@@ -13,12 +14,8 @@ from django.urls import reverse
 from tenants import selectors
 from tenants.core.document import Budget, Document
 
-
-def lanes(request: HttpRequest) -> HttpResponse:
-    found = sorted(selectors.current_document().lanes, key=lambda lane: lane.rank)
-    reserved = sum(lane.reserved_share for lane in found)
-    context = {"lanes": found, "reserved": reserved, "free": max(0.0, 1 - reserved)}
-    return render(request, "tenants/lanes.html", context)
+PAGE = 100
+OwnerKind = Literal["tier", "tenant", "application"]
 
 
 def tiers(request: HttpRequest) -> HttpResponse:
@@ -32,29 +29,44 @@ def tiers(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True, slots=True)
 class OwnedBudget:
-    owner_kind: str
-    owner: str
-    url: str
+    kind: OwnerKind
+    owner: tuple[str, ...]  # an application's tenant comes first
     budget: Budget
+
+    @property
+    def name(self) -> str:
+        return "/".join(self.owner)
+
+    @property
+    def url(self) -> str:
+        return reverse(f"{self.kind}-edit", args=self.owner)
 
 
 def budgets(request: HttpRequest) -> HttpResponse:
-    rows = list(owned_budgets(selectors.current_document()))
-    return render(request, "tenants/budgets.html", {"rows": rows})
+    asked = {name: request.GET.get(name, "").strip() for name in ("q", "of")}
+    rows = [
+        row
+        for row in owned_budgets(selectors.current_document())
+        if asked["of"] in ("", row.kind)
+        and (asked["q"].lower() in row.name or asked["q"].lower() in row.budget.name)
+    ]
+    without_page = request.GET.copy()
+    without_page.pop("page", None)
+    context = {
+        "page": Paginator(rows, PAGE).get_page(request.GET.get("page")),
+        "asked": asked,
+        "kinds": get_args(OwnerKind),
+        "query": without_page.urlencode(),
+    }
+    return render(request, "tenants/budgets.html", context)
 
 
 def owned_budgets(document: Document) -> Iterator[OwnedBudget]:
     for tier in document.tiers:
-        url = reverse("tier-edit", args=[tier.name])
-        yield from (OwnedBudget("tier", tier.name, url, budget) for budget in tier.budgets)
+        yield from (OwnedBudget("tier", (tier.name,), budget) for budget in tier.budgets)
     for tenant in document.tenants:
-        url = reverse("tenant-edit", args=[tenant.name])
-        yield from (OwnedBudget("tenant", tenant.name, url, budget) for budget in tenant.budgets)
+        own = (tenant.name,)
+        yield from (OwnedBudget("tenant", own, budget) for budget in tenant.budgets)
         for each in tenant.applications:
-            url = reverse("application-edit", args=[tenant.name, each.name])
-            name = f"{tenant.name}/{each.name}"
-            yield from (OwnedBudget("application", name, url, budget) for budget in each.budgets)
-
-
-def pools_context() -> dict[str, Any]:
-    return {"pools": selectors.current_document().pools}
+            both = (tenant.name, each.name)
+            yield from (OwnedBudget("application", both, budget) for budget in each.budgets)

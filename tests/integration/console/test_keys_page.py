@@ -1,0 +1,147 @@
+"""Keys by page: found by what state they are in, given another expiry, revoked one or many."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from metering.models import TouchedMinute, UsageRow
+from metering.tasks import roll_up
+from tenants import services
+from tenants.models import ApiKey, AuditEntry
+from tests import builders
+
+pytestmark = [pytest.mark.django_db, pytest.mark.store]
+
+
+def made(tenant: str = "acme", name: str = "", days: float | None = None) -> ApiKey:
+    return services.create_key(tenant, None, name, days, actor=builders.ROOT)[0]
+
+
+def shown(client: Client, query: str = "") -> set[str]:
+    return {key.name for key in client.get(f"/keys/?{query}").context["page"]}
+
+
+@pytest.fixture
+def some(people: Any) -> dict[str, ApiKey]:
+    keys = {
+        "new": made(name="new"),
+        "soon": made(name="soon", days=5),
+        "later": made("globex", name="later", days=90),
+        "old": made(name="old", days=1),
+        "gone": made(name="gone"),
+    }
+    ApiKey.objects.filter(name="old").update(expires_at=timezone.now() - timedelta(hours=1))
+    services.revoke_key(keys["gone"].public_id, actor=builders.ROOT)
+    return keys
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("", {"new", "soon", "later", "old"}),
+        ("state=active", {"new", "soon", "later"}),
+        ("state=expiring+soon", {"soon"}),
+        ("state=expired", {"old"}),
+        ("state=revoked", {"gone"}),
+        ("state=all", {"new", "soon", "later", "old", "gone"}),
+        ("state=nonsense", {"new", "soon", "later", "old"}),
+        ("tenant=globex", {"later"}),
+        ("q=LAT", {"later"}),
+    ],
+)
+def test_keys_are_found_by_state(
+    admin: Client, some: dict[str, ApiKey], query: str, found: set[str]
+) -> None:
+    assert shown(admin, query) == found
+
+
+def test_a_key_is_found_by_what_pages_and_logs_show_of_it(
+    admin: Client, some: dict[str, ApiKey]
+) -> None:
+    assert shown(admin, f"q={some['later'].masked}") == {"later"}
+    assert shown(admin, f"q={some['later'].public_id}") == {"later"}
+
+
+def test_an_expiry_is_set_extended_and_taken_away(admin: Client, some: dict[str, ApiKey]) -> None:
+    key = some["old"]
+    page = f"/keys/{key.public_id}/expire/"
+    assert "works again once it is extended" in admin.get(page).content.decode()
+    answer = admin.post(page, {"expires_days": "10", "reason": "needed after all"}, follow=True)
+    assert "expires at" in answer.content.decode()
+    key.refresh_from_db()
+    assert key.state == "active"
+    admin.post(page, {"expires_days": ""})
+    key.refresh_from_db()
+    assert key.expires_at is None
+    entries = AuditEntry.objects.filter(kind="key", name=key.public_id, field="expires_at")
+    assert [entry.reason for entry in entries.order_by("id")] == ["needed after all", ""]
+
+
+def test_an_expiry_that_is_none_is_refused(admin: Client, some: dict[str, ApiKey]) -> None:
+    page = f"/keys/{some['new'].public_id}/expire/"
+    assert "expires_days" in admin.post(page, {"expires_days": "0"}).context["form"].errors
+    gone = f"/keys/{some['gone'].public_id}/expire/"
+    assert "is revoked" in admin.post(gone, {"expires_days": "3"}).content.decode()
+
+
+def test_many_are_revoked_at_once_or_none(admin: Client, some: dict[str, ApiKey]) -> None:
+    chosen = [some["new"].public_id, some["later"].public_id]
+    query = "&".join(f"key={each}" for each in chosen)
+    page = admin.get(f"/keys/revoke/?{query}").content.decode()
+    assert all(f'value="{each}"' in page for each in chosen)
+    assert admin.post("/keys/revoke/", {"key": [*chosen, "nosuchkey234"]}).status_code == 404
+    assert shown(admin, "state=revoked") == {"gone"}
+    admin.post("/keys/revoke/", {"key": chosen, "reason": "leaked"})
+    assert shown(admin, "state=revoked") == {"gone", "new", "later"}
+    assert AuditEntry.objects.filter(field="revoked_at", reason="leaked").count() == 2
+
+
+def test_a_tenants_admin_revokes_many_of_its_own_only(as_: Any, some: dict[str, ApiKey]) -> None:
+    alice = as_("tenant-admin")
+    both = [some["new"].public_id, some["later"].public_id]
+    assert alice.post("/keys/revoke/", {"key": both}).status_code == 404
+    assert ApiKey.objects.filter(revoked_at=None, public_id__in=both).count() == 2
+    alice.post("/keys/revoke/", {"key": both[:1]})
+    assert ApiKey.objects.filter(revoked_at=None, public_id__in=both).count() == 1
+
+
+def test_choosing_none_says_what_to_do(admin: Client) -> None:
+    assert "No key is chosen" in admin.get("/keys/revoke/").content.decode()
+    assert admin.post("/keys/revoke/").status_code == 200
+
+
+def test_when_a_key_was_used_last_comes_from_the_roll_up(
+    admin: Client, some: dict[str, ApiKey]
+) -> None:
+    key = some["new"]
+    at = timezone.now().replace(second=40, microsecond=0)
+    for age in (0, 1, 90):
+        moment = at - timedelta(minutes=age)
+        UsageRow.objects.create(
+            request_id=f"r{age}", at=moment, tenant="acme", key=key.public_id, model="demo-chat"
+        )
+        TouchedMinute.objects.create(minute=moment.replace(second=0))
+    while roll_up():
+        pass
+    key.refresh_from_db()
+    assert key.last_used_at == at.replace(second=0)
+    assert shown(admin, "state=never+used") == {"soon", "later"}
+    TouchedMinute.objects.create(minute=at.replace(second=0) - timedelta(minutes=90))
+    roll_up()
+    key.refresh_from_db()
+    assert key.last_used_at == at.replace(second=0)
+
+
+def test_a_key_is_made_for_a_tenant_that_is_typed(admin: Client) -> None:
+    page = admin.get("/new/key/?tenant=acme").content.decode()
+    assert '<option value="nightly">' in page
+    assert '<option value="search">' not in page
+    wrong = admin.post("/new/key/", {"tenant": "nobody"})
+    assert "There is no tenant" in wrong.context["form"].errors["tenant"][0]
+    wrong = admin.post("/new/key/", {"tenant": "acme", "application": "search"})
+    assert "has no application" in wrong.context["form"].errors["application"][0]
