@@ -20,6 +20,12 @@ show(
     ("masked", "tenant", "application", "name", "state", "created_at", "expires_at"),
     ("public_id", "name", "tenant__name"),
 )
+show(
+    models.AccessToken,
+    ("masked", "user", "name", "role", "tenant", "state", "expires_at", "last_used_at"),
+    ("public_id", "name", "user__username"),
+    hidden=("digest",),
+)
 show(models.Membership, ("user", "role", "tenant"), ("user__username", "tenant__name"), ("role",))
 show(
     models.PolicyRevision,

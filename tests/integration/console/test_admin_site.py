@@ -49,3 +49,9 @@ def test_secrets_are_shown_nowhere(admin: Client) -> None:
     assert "md5$" not in admin.get(f"/admin/auth/user/{user.pk}/change/").content.decode()
     assert admin.get("/admin/authtoken/tokenproxy/").status_code == 404
     assert admin.get("/admin/tenants/keysecret/").status_code == 404
+    assert admin.get("/admin/otp_totp/totpdevice/").status_code == 404
+
+
+def test_a_password_is_changed_in_the_console_where_it_leaves_a_trace(admin: Client) -> None:
+    for page in ("password_change", "password_change/done"):
+        assert admin.post(f"/admin/{page}/").headers["location"] == "/account/password/"
