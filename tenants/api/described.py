@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args, get_origin
 
 from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema, extend_schema_view
-from pydantic import BaseModel, Field, create_model
+from pydantic import BaseModel, Field, RootModel, create_model
 
 from tenants.api.idempotency import IDEMPOTENCY_KEY
 from tenants.api.objects import ObjectItem, ObjectList
@@ -82,9 +82,18 @@ def says(
         tags=[tag or f"{operation.partition('_')[0]}s"],
         parameters=list(parameters),
         request=body,
-        responses=answers | FAULTS,
+        responses={code: named(answer) for code, answer in (answers | FAULTS).items()},
     )
     return described
+
+
+@cache
+def named(answer: Any) -> Any:
+    """A list of a type as one that the schema can name."""
+    if get_origin(answer) is not list:
+        return answer
+    (model,) = get_args(answer)
+    return type(f"{model.__name__}List", (RootModel[answer],), {})
 
 
 def lists(

@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import Any
 
 from tenants.core.document import Document
+from tenants.core.periods import PERIOD
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 BURST = {"kind": {"const": "burst"}, "refill_per_second": {"type": "number"}}
 BURST_LACKS = {"period": {"type": "null"}, "on_exhausted": {"const": "reject"}}
-SUSTAINED = {"kind": {"const": "sustained"}, "period": {"type": "string"}}
+SUSTAINED = {"kind": {"const": "sustained"}, "period": {"type": "string", "pattern": PERIOD}}
 FILE = {"kind": {"const": "file"}, "path": {"type": "string"}}
 RULES: dict[str, dict[str, Any]] = {
     "Budget": {
