@@ -9,6 +9,7 @@ from metering.dashboards import assets
 from metering.dashboards import pools as pool_pages
 from metering.dashboards import tenants as tenant_pages
 from metering.dashboards import views as dashboards
+from metering.dashboards.boards import board
 from tenants.gate import page, public
 from tenants.site import site
 from tenants.views import audit, bulk, keys, lists, objects, policy
@@ -16,7 +17,8 @@ from tenants.views.drain import drain
 from tenants.views.theme import theme
 
 watch = [
-    page("", dashboards.overview, "live.view", name="overview", home="usage"),
+    page("", board, "live.view", name="overview", home="usage"),
+    page("watch/<str:name>/", board, "live.view", name="watch"),
     page("usage/", dashboards.usage, "usage.view", name="usage"),
 ]
 

@@ -2,7 +2,7 @@
 // live refresh. A figure is {"data": […], "layout": {…}}; the server decides everything but colour.
 (() => {
   "use strict";
-  const config = { displaylogo: false, responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"] };
+  const config = { displaylogo: false, displayModeBar: "hover", responsive: true, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d", "toImage"] };
   const probe = document.createElement("span");
   probe.hidden = true;
   document.body.append(probe);
@@ -19,29 +19,62 @@
     const layout = { ...figure.layout, paper_bgcolor: "transparent", plot_bgcolor: "transparent" };
     layout.font = { family: getComputedStyle(document.body).fontFamily, size: 12, color: text };
     layout.hoverlabel = { bgcolor: surface, bordercolor: line, font: { color: text } };
-    for (const key of ["xaxis", "yaxis"]) layout[key] = { ...axis, ...(figure.layout[key] || {}) };
+    for (const key of ["xaxis", "yaxis", "yaxis2"]) if (key !== "yaxis2" || figure.layout[key]) layout[key] = { ...axis, ...(figure.layout[key] || {}) };
     const shapes = (figure.layout.shapes || []).map((shape) => ({ ...shape, line: { color: muted, ...shape.line } }));
     const annotations = (figure.layout.annotations || []).map((note) => ({ ...note, font: { color: muted, size: 11 } }));
-    return { data: figure.data, layout: { ...layout, shapes, annotations } };
+    // A trace in the colour of the page's text, whatever that is.
+    const data = figure.data.map((trace) => (trace.meta === "text" ? { ...trace, line: { ...trace.line, color: text } } : trace));
+    return { data, layout: { ...layout, shapes, annotations } };
+  };
+
+  const message = (place, title, text) => {
+    if (place.data) window.Plotly.purge(place);
+    const note = document.createElement("p");
+    note.className = "empty";
+    const strong = document.createElement("strong");
+    strong.textContent = title;
+    note.append(strong, text);
+    place.replaceChildren(note);
   };
 
   const draw = () => {
     for (const place of document.querySelectorAll(".chart[data-figure]")) {
       const source = document.getElementById(place.dataset.figure);
       if (!source) continue;
-      const figure = JSON.parse(source.textContent);
-      const { data, layout } = themed(figure);
+      if (!window.Plotly) {
+        message(place, "The chart could not be drawn", "Its library did not load. Reload the page; the CSV has the figures.");
+        continue;
+      }
+      const { data, layout } = themed(JSON.parse(source.textContent));
       if (!data.length) {
-        if (place.data) window.Plotly.purge(place);
-        place.innerHTML = '<p class="empty"><strong>No data in this range</strong></p>';
-        place.firstChild.append(place.dataset.empty);
+        message(place, "Nothing to draw", place.dataset.empty);
         continue;
       }
       if (!place.data) place.replaceChildren();
       layout.uirevision = "kept"; // zoom and hidden traces stay through a refresh
       window.Plotly.react(place, data, layout, config);
     }
+    for (const button of document.querySelectorAll("[data-png]")) {
+      button.hidden = !document.getElementById(button.dataset.png)?.data;
+    }
   };
+
+  // A picture has the page's ground, so that it can be read where it is put.
+  document.body.addEventListener("click", async (event) => {
+    const button = event.target.closest("[data-png]");
+    const place = button && document.getElementById(button.dataset.png);
+    if (!place?.data) return;
+    const layout = { ...place.layout, paper_bgcolor: colour("--surface"), title: { text: button.closest("section").querySelector("h2").textContent } };
+    layout.margin = { ...layout.margin, t: 48 };
+    layout.showlegend = true;
+    await window.Plotly.downloadImage({ data: place.data, layout }, { format: "png", width: 1200, height: 560, scale: 2, filename: `fairlane-${button.dataset.png}` });
+  });
+
+  const stale = document.getElementById("stale");
+  for (const failed of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
+    document.body.addEventListener(failed, () => { if (stale) stale.hidden = false; });
+  }
+  document.body.addEventListener("htmx:afterSettle", () => { if (stale) stale.hidden = true; });
 
   draw();
   document.body.addEventListener("htmx:afterSettle", draw);

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from metering.history import note
 from metering.models import GatewaySample, TouchedMinute, UsageRow
-from metering.tasks import roll_up
+from metering.tasks import roll_up, roll_up_days
 from tenants import services
 from tenants.services import Actor
 
@@ -193,8 +194,11 @@ def seed_usage(until: datetime | None = None, hours: float = 2) -> int:
 def count_minutes(moments: list[datetime]) -> None:
     minutes = {moment.replace(second=0, microsecond=0) for moment in moments}
     TouchedMinute.objects.bulk_create(TouchedMinute(minute=minute) for minute in minutes)
-    while roll_up():
+    while roll_up() or roll_up_days():
         pass
+
+
+SERVED_A_SECOND = {"acme": 120.0, "globex": 75.0, "initech": 30.0}
 
 
 def live_state(at: datetime, phase: float = 0.0) -> dict[str, Any]:
@@ -207,7 +211,7 @@ def live_state(at: datetime, phase: float = 0.0) -> dict[str, Any]:
             "queued": 2 + place,
             "running": 3,
             "counter": 812.5 * place,
-            "served": 6500.0,
+            "served": SERVED_A_SECOND[name] * (at.timestamp() - 1.7e9),
             "debt": debts[place],
             "weight": weight,
         }
@@ -273,3 +277,4 @@ def seed_samples(until: datetime | None = None, minutes: int = 60) -> None:
         GatewaySample(gateway="host-a:4711", at=at, state=live_state(at, step / 60))
         for step, at in enumerate(moments)
     )
+    note(until)

@@ -167,7 +167,7 @@ def held(
     """What each tenant was given, stacked, and how many requests of `who` waited, as a line."""
     figure = stacked(times, served, ink, "units a minute", percent=False)
     line = _trace(f"{who} waiting", times, waiting, ink)
-    line |= {"mode": "lines", "yaxis": "y2", "line": {"width": 2.4, "dash": "dot"}, "ink": "text"}
+    line |= {"mode": "lines", "yaxis": "y2", "line": {"width": 2.4, "dash": "dot"}, "meta": "text"}
     line["hovertemplate"] = "%{y:,.3~g} requests"
     shown = [value for value in waiting if value is not None]
     figure["layout"]["yaxis2"] = amounts(shown) | {

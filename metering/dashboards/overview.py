@@ -1,4 +1,4 @@
-"""What the overview shows, put together from the selectors; nothing here reads a request.
+"""The overview: who is getting what, is that fair, and who is slow.
 
 1. Charts hold at most `MOST` tenants, those with the largest cost; the others are one more.
 2. A table beside the charts holds every tenant and every figure that the charts draw.
@@ -6,19 +6,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 from metering import selectors
 from metering.dashboards import figures, live
-from metering.dashboards.ranges import Grid, Range
-from metering.selectors import DebtPoint, SeriesPoint, Share
+from metering.dashboards.charts import Chart
+from metering.dashboards.fairness import Fairness, fairness
+from metering.dashboards.watching import Board, Watch
+from metering.selectors import Share
 
-MOST = 12
-OTHERS = "(others)"
+MOST_SLOW = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,21 +31,17 @@ class Row:
     standing: live.Standing | None
 
 
-def overview(at: datetime, chosen: Range, weights: Mapping[str, float]) -> dict[str, Any]:
-    """`weights` names every tenant of the policy, in the order that gives each its colour."""
-    since = at - chosen.length
-    shares = selectors.tenant_overview(since, at)
-    now = live.combine(selectors.latest_samples(at))
-    ink = figures.Ink(list(weights))
-    return {
-        "range": chosen,
-        "at": at,
+def overview(watch: Watch) -> Board:
+    now = live.combine(selectors.latest_samples(watch.at))
+    fair = fairness(watch)
+    context = {
         "alerts": selectors.open_alerts(5),
         "live": now,
-        "totals": totals(shares),
-        "rows": rows(shares, now, weights, ink),
-        "figures": charts(since, at, chosen, shares, ink),
+        "totals": totals(watch.shares),
+        "rows": rows(watch, now),
+        "slow": slow(watch, fair),
     }
+    return Board([*token_charts(watch), entitled_chart(watch, fair), *wait_charts(watch)], context)
 
 
 def totals(shares: Sequence[Share]) -> dict[str, Any]:
@@ -66,16 +61,15 @@ def totals(shares: Sequence[Share]) -> dict[str, Any]:
     }
 
 
-def rows(
-    shares: Sequence[Share], now: live.Live, weights: Mapping[str, float], ink: figures.Ink
-) -> list[Row]:
-    used = {share.name: share for share in shares}
+def rows(watch: Watch, now: live.Live) -> list[Row]:
+    used, weights = {share.name: share for share in watch.shares}, watch.weights
     whole = sum(weights.get(name, 0.0) for name in used)
-    names = [*used, *(name for name in now.tenants if name not in used)]
+    wanted = watch.filters.tenant
+    names = [*used, *(n for n in now.tenants if n not in used and wanted in ("", n))]
     return [
         Row(
             name=name,
-            colour=ink.colour(name),
+            colour=watch.ink.colour(name),
             share=used.get(name),
             by_weight=weights[name] / whole if whole and name in used and name in weights else None,
             standing=now.tenants.get(name),
@@ -84,85 +78,110 @@ def rows(
     ]
 
 
-def charts(
-    since: datetime, until: datetime, chosen: Range, shares: Sequence[Share], ink: figures.Ink
-) -> dict[str, figures.Figure]:
-    shown = [share.name for share in shares[:MOST]]
-    grid = Grid.over(since, until, chosen.step)
-    points = selectors.token_series(grid.times[0], until, chosen.step)
-    tokens = grid.sums(
-        (
-            (p.at, _or_others(p.tenant, shown), p.prompt_tokens + p.completion_tokens)
-            for p in points
+def slow(watch: Watch, fair: Mapping[str, Fairness]) -> list[dict[str, Any]]:
+    """Those whose requests waited longest, worst first."""
+    waited = [
+        {"share": share, "waited_s": fair[share.name].waited_s if share.name in fair else 0.0}
+        for share in watch.shares
+        if share.queue_p95_ms and share.queue_p95_ms >= 1.0
+    ]
+    waited.sort(key=lambda each: -(each["share"].queue_p95_ms or 0.0))
+    return waited[:MOST_SLOW]
+
+
+def token_charts(watch: Watch) -> list[Chart]:
+    found = watch.series(("tenant",))
+    tokens = watch.rows(found, lambda total: total.tokens, shown=watch.shown)
+    rate, times = watch.grid.a_minute(tokens), watch.grid.times
+    ink = watch.ink
+    return [
+        watch.over_time(
+            "tokens",
+            "Tokens a minute",
+            tokens,
+            figures.stacked(times, rate, ink, "tokens a minute", percent=False),
+            "prompt and completion",
         ),
-        empty=0.0,
+        watch.over_time(
+            "share",
+            "Token share",
+            tokens,
+            figures.stacked(times, tokens, ink, "tokens", percent=True),
+            "of all tokens",
+        ),
+    ]
+
+
+def entitled_chart(watch: Watch, fair: Mapping[str, Fairness]) -> Chart:
+    """Of what was served to those who waited, in service units."""
+    names = [name for name in watch.ink.order(fair) if fair[name].entitled > 0]
+    names = sorted(names, key=lambda name: -fair[name].entitled)[:12]
+    got, entitled = ([getattr(fair[n], field) for n in names] for field in ("got", "entitled"))
+    header = ("tenant", "got_units", "entitled_units")
+    values = {"got": percent(got), "entitled": percent(entitled)}
+    return Chart(
+        "entitled",
+        "Share against entitled share",
+        figures.pairs(names, values, watch.ink),
+        header,
+        list(zip(names, got, entitled, strict=True)),
+        "filled: got; outlined: what weights imply among those who waited",
+        "Nobody waited in this range, so everybody got what they asked for.",
     )
-    waits = [seconds(share.queue_p95_ms) for share in shares[:MOST]]
-    return {
-        "tokens": figures.stacked(grid.times, tokens, ink, "tokens", percent=False),
-        "share": figures.stacked(grid.times, tokens, ink, "tokens", percent=True),
-        "debt": debt_chart(since, until, chosen, shown, ink),
-        "queue": figures.bars(shown, waits, ink, " s"),
-        "throttle": figures.lines(grid.times, _rates(grid, points, shown), ink, "%"),
-        "reasons": reason_chart(since, until, shown, ink),
-    }
 
 
-def seconds(milliseconds: float | None) -> float | None:
-    return None if milliseconds is None else milliseconds / 1000
+def percent(values: Sequence[float]) -> list[float | None]:
+    whole = sum(values)
+    return [100 * value / whole if whole else None for value in values]
 
 
-def debt_chart(
-    since: datetime, until: datetime, chosen: Range, shown: Sequence[str], ink: figures.Ink
-) -> figures.Figure:
-    step = max(chosen.length / 180, timedelta(seconds=5))
-    grid = Grid.over(since, until, step)
-    series = selectors.sample_series(grid.times[0], until, step)
-    points = [point for point in series if point.tenant in shown]
-    largest = _largest_debts(grid, points)
-    bound = max((point.bound_units for point in points), default=0.0)
-    values = grid.sums(((at, name, debt) for (at, name), debt in largest.items()), empty=None)
-    return figures.debts(grid.times, values, ink, bound)
+def wait_charts(watch: Watch) -> list[Chart]:
+    return [debt_chart(watch), queue_chart(watch), refused_chart(watch)]
 
 
-def _largest_debts(grid: Grid, points: Iterable[DebtPoint]) -> dict[tuple[datetime, str], float]:
-    """One value a step and tenant: over pools and lanes, the one furthest from zero."""
-    largest: dict[tuple[datetime, str], float] = {}
-    for point in points:
-        if (index := grid.place(point.at)) is None:
-            continue
-        key = (grid.times[index], point.tenant)
-        if abs(point.debt) >= abs(largest.get(key, 0.0)):
-            largest[key] = point.debt
-    return largest
+def debt_chart(watch: Watch) -> Chart:
+    found = watch.past("tenant", "tenant")
+    shown = watch.shown or sorted({name for _, (name,) in found})[:12]
+    mine = {key: each for key, each in found.items() if key[1][0] in shown and each.waiting_s}
+    values = watch.rows(mine, lambda each: each.debt, empty=None)
+    bound = max((each.bound for each in watch.past("pool", "pool").values()), default=0.0)
+    return watch.over_time(
+        "debt",
+        "Fairness debt",
+        values,
+        figures.debts(watch.grid.times, values, watch.ink, bound),
+        "units, the furthest from zero of each step; above zero is owed, dashed is the bound",
+        empty="Nobody waited in this range, so nobody is owed anything.",
+    )
 
 
-def _rates(
-    grid: Grid, points: Sequence[SeriesPoint], shown: Sequence[str]
-) -> dict[str, list[float | None]]:
-    mine = [point for point in points if point.tenant in shown]
-    requests = grid.sums(((p.at, p.tenant, p.requests) for p in mine), empty=None)
-    throttled = grid.sums(((p.at, p.tenant, p.throttled) for p in mine), empty=None)
-    return {
-        name: [
-            100 * (refused or 0.0) / asked if asked else None
-            for asked, refused in zip(requests[name], throttled[name], strict=True)
-        ]
-        for name in requests
-    }
+def queue_chart(watch: Watch) -> Chart:
+    shown = sorted(watch.shares, key=lambda share: -(share.queue_p95_ms or 0.0))[:12]
+    names, waits = [s.name for s in shown], [s.queue_p95_ms for s in shown]
+    header = ("tenant", "queue_p50_ms", "queue_p95_ms", "ttft_p95_ms")
+    return Chart(
+        "queue",
+        "p95 queue time",
+        figures.duration_bars(names, waits, watch.ink),
+        header,
+        [(s.name, s.queue_p50_ms, s.queue_p95_ms, s.ttft_p95_ms) for s in shown],
+        "over the whole range, slowest first",
+        "No request waited in this range.",
+    )
 
 
-def reason_chart(
-    since: datetime, until: datetime, shown: Sequence[str], ink: figures.Ink
-) -> figures.Figure:
-    counts: dict[str, dict[str, int]] = defaultdict(dict)
-    for throttle in selectors.throttles(since, until):
-        by = counts[throttle.reason]
-        name = _or_others(throttle.tenant, shown)
-        by[name] = by.get(name, 0) + throttle.count
-    most = sorted(counts, key=lambda reason: -sum(counts[reason].values()))[:8]
-    return figures.reasons({reason: counts[reason] for reason in most}, ink)
-
-
-def _or_others(name: str, shown: Sequence[str]) -> str:
-    return name if name in shown else OTHERS
+def refused_chart(watch: Watch) -> Chart:
+    found = watch.series(("tenant",), tallies=("throttled",))
+    mine = {key: each for key, each in found.items() if key[1][0] in watch.shown}
+    rates = watch.rows(
+        mine,
+        lambda each: 100 * each.throttled.total() / each.requests if each.requests else None,
+        empty=None,
+    )
+    return watch.over_time(
+        "throttle",
+        "Throttle rate",
+        rates,
+        figures.lines(watch.grid.times, rates, watch.ink, "%"),
+        "of each tenant's requests",
+    )

@@ -1,68 +1,151 @@
-"""One tenant's own usage. Every query here is confined to that tenant."""
+"""One tenant's own usage. Every query here is confined to that tenant.
+
+Days are the viewer's: a day of a range is from midnight to midnight on the viewer's clock, 23 or 25
+hours long where the clocks change. Money is showback, at the price that was in force when each
+request was answered; it decides nothing.
+"""
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
+from django.utils.timezone import get_current_timezone, localtime
+
 from metering import selectors
-from metering.dashboards import figures, live
-from metering.dashboards.ranges import Grid, Range
+from metering.counting import Total
+from metering.dashboards import budgets, charts, figures, live, reasons
+from metering.dashboards.charts import Chart
+from metering.dashboards.ranges import Grid, Span
+from metering.reading import Reading
+from metering.selectors import Share, shares_of
+from tenants.core.document import Document
 
-ADVICE = {
-    "requests_per_minute": "Send fewer requests a minute, or spread them out.",
-    "tokens_per_minute": "Shorten prompts or outputs, or spread the work out.",
-    "max_running": "Wait for answers before sending more; lower your concurrency.",
-    "max_queued": "Wait for answers before sending more; back off when told to.",
-    "max_input_tokens": "Shorten the prompt, or ask an admin for a higher limit.",
-    "max_output_tokens": "Ask for fewer tokens with max_tokens.",
-}
+DIMENSIONS = ("application", "model", "key")
+TALLIES = ("ends", "throttled", "money")
+SKETCHES = ("queue_ms", "ttft_ms", "e2e_ms")
+ADDED_UP = ("requests", "throttled", "prompt_tokens", "cached_tokens", "completion_tokens", "cost")
+SHOWN_WINDOWS = 1
 
 
-def usage(name: str, at: datetime, chosen: Range) -> dict[str, Any]:
-    since = at - chosen.length
-    shares = selectors.breakdown("tenant", since, at, tenant=name)
-    now = live.combine(selectors.latest_samples(at))
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One application, model, key or day."""
+
+    share: Share
+    money: str  # with its currency; empty where nothing has a price
+
+    @property
+    def name(self) -> str:
+        return self.share.name
+
+
+def usage(name: str, document: Document, span: Span, at: datetime) -> dict[str, Any]:
+    reading, of = Reading(span.since, span.until), {"tenant": name}
+    groups = reading.totals(DIMENSIONS, of, TALLIES, SKETCHES)
+    whole = Total()
+    for total in groups.values():
+        whole.add(total)
+    days = by_day(reading, of, span)
+    lines = {each: by(each, groups) for each in DIMENSIONS}
     return {
-        "share": shares[0] if shares else None,
-        "applications": selectors.breakdown("application", since, at, tenant=name),
-        "models": selectors.breakdown("model", since, at, tenant=name),
+        "share": shares_of({name: whole})[0] if whole.requests else None,
+        "money": money_of(whole),
+        "priced": bool(whole.tallies["money"]),
+        "lines": lines,
+        "days": days,
+        "zone_note": f"midnight to midnight, {get_current_timezone()}",
         "throttles": [
-            (each.reason, each.count, advice(each.reason))
-            for each in selectors.throttles(since, at, tenant=name)
+            (reason, count, reasons.of_limit(reason))
+            for reason, count in whole.throttled.most_common()
         ],
-        "standing": now.tenants.get(name) or live.Standing(),
-        "live_known": bool(now.gateways),
+        "charts": charts_of(reading, of, span),
+        "tables": [csv_of(each, lines[each]) for each in DIMENSIONS] + [csv_of("day", days)],
         "records": selectors.recent_records(name, 50),
-        "figures": charts(name, since, at, chosen),
+        **standing(name, document, at),
     }
 
 
-def charts(name: str, since: datetime, until: datetime, chosen: Range) -> dict[str, figures.Figure]:
-    grid = Grid.over(since, until, chosen.step)
-    points = selectors.token_series(grid.times[0], until, chosen.step, tenant=name)
-    kinds = [("prompt", "prompt_tokens"), ("completion", "completion_tokens")]
-    tokens = grid.sums(
-        ((p.at, kind, getattr(p, field)) for p in points for kind, field in kinds), empty=0.0
+def standing(name: str, document: Document, at: datetime) -> dict[str, Any]:
+    """What is left of its budgets, and what waits and runs now."""
+    now = live.combine(selectors.latest_samples(at))
+    found = now.tenants.get(name) or live.Standing()
+    tenant = next((each for each in document.tenants if each.name == name), None)
+    left: list[budgets.Left] = []
+    if tenant is not None:
+        tier = next(each for each in document.tiers if each.name == tenant.tier)
+        owned = budgets.owned_by(tenant, tier)
+        windows = budgets.newest_windows(owned, SHOWN_WINDOWS, at)
+        left = budgets.left(owned, found.budgets, windows, tenant.timezone, at)
+    return {"standing": found, "budgets": left, "live_known": bool(now.gateways)}
+
+
+def by(dimension: str, groups: Mapping[tuple[str, ...], Total]) -> list[Line]:
+    place, totals = DIMENSIONS.index(dimension), dict[str, Total]()
+    for group, total in groups.items():
+        totals.setdefault(group[place], Total()).add(total)
+    return [Line(share, money_of(totals[share.name])) for share in shares_of(totals)]
+
+
+def by_day(reading: Reading, of: Mapping[str, str], span: Span) -> list[Line]:
+    """Newest first; days without use are left out."""
+    edges = midnights(span)
+    found = reading.series(edges, (), of, TALLIES)
+    totals = {f"{localtime(edges[n]):%Y-%m-%d}": total for (n, _), total in found.items()}
+    shares = sorted(shares_of(totals), key=lambda share: share.name, reverse=True)
+    return [Line(share, money_of(totals[share.name])) for share in shares]
+
+
+def midnights(span: Span) -> list[datetime]:
+    """The edges of the viewer's days, the first and the last cut to the range."""
+    zone = get_current_timezone()
+    edges, day = [span.since], localtime(span.since).date()
+    while True:
+        day += timedelta(days=1)
+        at = datetime(day.year, day.month, day.day, tzinfo=zone)
+        if at >= span.until:
+            return [*edges, span.until]
+        edges.append(at)
+
+
+def money_of(total: Total) -> str:
+    """ "1.234567 USD"; the currencies that it was priced in."""
+    amounts = sorted(total.tallies["money"].items())
+    return " + ".join(f"{Decimal(nano) / 10**9:,.6f} {currency}" for currency, nano in amounts)
+
+
+def csv_of(dimension: str, lines: Sequence[Line]) -> Chart:
+    header = (dimension, *ADDED_UP, "money")
+    rows = [
+        (line.name, *(getattr(line.share, name) for name in ADDED_UP), line.money.replace(",", ""))
+        for line in lines
+    ]
+    return Chart(f"{dimension}s", dimension, {}, header, rows)
+
+
+def charts_of(reading: Reading, of: Mapping[str, str], span: Span) -> list[Chart]:
+    grid, found = Grid.of(span), reading.series(span.edges, (), of, ("throttled",))
+    totals = {n: total for (n, _), total in found.items()}
+    kinds = (("prompt", "prompt_tokens"), ("completion", "completion_tokens"))
+    tokens = grid.rows(
+        ((n, kind, total.sums[field]) for n, total in totals.items() for kind, field in kinds), 0.0
     )
-    ends = [(p.at, "served", float(p.requests - p.throttled)) for p in points]
-    ends += [(p.at, "throttled", float(p.throttled)) for p in points]
-    requests = grid.sums(ends, empty=0.0)
-    ink = figures.Ink(["prompt", "completion"])
-    ends_ink = figures.Ink(["served", "throttled"])
-    drawn = {
-        "tokens": figures.stacked(grid.times, tokens, ink, "tokens", percent=False),
-        "requests": figures.stacked(grid.times, requests, ends_ink, "requests", percent=False),
-    }
-    for figure in drawn.values():
-        figure["layout"] |= figures.OWN_LEGEND
-    return drawn
+    ends = [(n, "served", float(t.requests - t.throttled.total())) for n, t in totals.items()]
+    ends += [(n, "refused", float(t.throttled.total())) for n, t in totals.items()]
+    requests = grid.rows(ends, 0.0)
+    return [
+        one_chart(grid, "tokens", "Tokens a minute", tokens, ["prompt", "completion"]),
+        one_chart(grid, "requests", "Requests a minute", requests, ["served", "refused"]),
+    ]
 
 
-def advice(reason: str) -> str:
-    """What the caller can do about it; budgets are named by their account."""
-    if reason in ADVICE:
-        return ADVICE[reason]
-    if "/" in reason:
-        return "A budget was used up; it refills or starts anew as the budgets table tells."
-    return "Try again later, as the answer's retry-after says."
+def one_chart(
+    grid: Grid, name: str, title: str, values: dict[str, list[float | None]], names: list[str]
+) -> Chart:
+    ink = figures.Ink(names)
+    figure = figures.stacked(grid.times, grid.a_minute(values), ink, f"{name} a minute", False)
+    header, rows = charts.by_time(grid.times, values)
+    return Chart(name, title, figures.with_legend(figure), header, rows)

@@ -141,7 +141,7 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str, Action, tuple[str, ...]], ...
     (
         "Watch",
         (
-            ("Overview", "overview", "live.view", ()),
+            ("Overview", "overview", "live.view", ("watch",)),
             ("Usage", "usage", "usage.view", ()),
         ),
     ),

@@ -11,74 +11,99 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from metering.dashboards import figures
+from metering.dashboards import figures, ranges
+from metering.dashboards.boards import KINDS
 from metering.dashboards.overview import overview
-from metering.dashboards.ranges import RANGES
+from metering.dashboards.watching import Board, Filters, Watch
 from metering.models import UsageRow
+from tenants.core.document import Document
 from tests import builders
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 AT = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
 WEIGHTS = {"acme": 8.0, "globex": 4.0, "initech": 4.0, "umbrella": 1.0, "hooli": 2.0, "stark": 1.0}
+DOCUMENT = Document.model_validate(builders.policy())
+HOUR = ranges.between(AT - timedelta(hours=1), AT, AT)
+
+
+def watch(span: ranges.Span = HOUR, **filters: str) -> Watch:
+    return Watch(span, Filters(**filters), DOCUMENT, AT)
 
 
 @pytest.fixture
-def seen(db: None) -> dict[str, Any]:
+def seen(db: None) -> Board:
     builders.seed_usage(AT, hours=1)
     builders.seed_samples(AT)
-    return overview(AT, RANGES["1h"], WEIGHTS)
+    return overview(watch())
+
+
+def drawn(board: Board, name: str) -> dict[str, Any]:
+    return next(chart.figure for chart in board.charts if chart.name == name)
+
+
+def column(board: Board, name: str) -> dict[str, float]:
+    """The sum of each column of a chart's CSV."""
+    chart = next(chart for chart in board.charts if chart.name == name)
+    sums: Counter[str] = Counter()
+    for _, *values in chart.rows:
+        for title, value in zip(chart.header[1:], values, strict=True):
+            sums[title] += value or 0
+    return dict(sums)
 
 
 def records() -> list[UsageRow]:
     return list(UsageRow.objects.filter(at__gte=AT - timedelta(hours=1), at__lt=AT))
 
 
-def test_totals_and_rows_equal_the_records(seen: dict[str, Any]) -> None:
-    rows, totals = records(), seen["totals"]
+def test_totals_and_rows_equal_the_records(seen: Board) -> None:
+    rows, totals = records(), seen.context["totals"]
     assert totals["requests"] == len(rows)
     assert totals["tokens"] == sum(row.prompt_tokens + row.completion_tokens for row in rows)
     assert totals["throttled"] == sum(row.status == 429 for row in rows)
     by_tenant = Counter(row.tenant for row in rows)
-    assert {row.name: row.share.requests for row in seen["rows"] if row.share} == by_tenant
+    assert {row.name: row.share.requests for row in seen.context["rows"] if row.share} == by_tenant
 
 
-def test_the_charts_hold_every_token_and_every_throttle(seen: dict[str, Any]) -> None:
-    drawn = {trace["name"]: sum(trace["y"]) for trace in seen["figures"]["tokens"]["data"]}
+def test_the_charts_hold_every_token_and_every_throttle(seen: Board) -> None:
     counted: Counter[str] = Counter()
     for row in records():
         counted[row.tenant] += row.prompt_tokens + row.completion_tokens
-    assert drawn == counted
-    bars = seen["figures"]["reasons"]["data"]
-    assert sum(sum(trace["x"]) for trace in bars) == sum(row.status == 429 for row in records())
+    assert column(seen, "tokens") == counted
+    per_minute = {t["name"]: sum(t["y"]) for t in drawn(seen, "tokens")["data"]}
+    assert per_minute == pytest.approx(counted)  # steps of a minute, and a rate a minute
+    refused = KINDS["throttles"].make(watch())
+    assert sum(column(refused, "reasons").values()) == sum(row.status == 429 for row in records())
 
 
-def test_debt_is_drawn_with_its_bound_on_both_sides(seen: dict[str, Any]) -> None:
-    debt = seen["figures"]["debt"]
+def test_debt_is_drawn_with_its_bound_on_both_sides(seen: Board) -> None:
+    debt = drawn(seen, "debt")
     assert {trace["name"] for trace in debt["data"]} == {"acme", "globex", "initech"}
     assert [shape["y0"] for shape in debt["layout"]["shapes"]] == [12_000, -12_000]
-    assert all(sum(value is not None for value in trace["y"]) > 100 for trace in debt["data"])
+    assert all(sum(value is not None for value in trace["y"]) == 60 for trace in debt["data"])
 
 
-def test_what_weights_imply_adds_up_to_one(seen: dict[str, Any]) -> None:
-    implied = [row.by_weight for row in seen["rows"] if row.by_weight is not None]
+def test_what_weights_imply_adds_up_to_one(seen: Board) -> None:
+    implied = [row.by_weight for row in seen.context["rows"] if row.by_weight is not None]
     assert sum(implied) == pytest.approx(1)
 
 
-def test_every_figure_is_one_that_plotly_takes(seen: dict[str, Any]) -> None:
+@pytest.mark.parametrize("name", KINDS)
+def test_every_figure_is_one_that_plotly_takes(seen: Board, name: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # plotly's own imports
         import plotly.graph_objects as plotly
 
-    assert set(seen["figures"]) == {"tokens", "share", "debt", "queue", "throttle", "reasons"}
-    for figure in seen["figures"].values():
-        assert figure["data"]
-        plotly.Figure(**figure)
+    board = KINDS[name].make(watch(tenant="acme" if name == "neighbours" else ""))
+    assert board.charts
+    for chart in board.charts:
+        assert chart.figure["data"] or chart.name == "entitled" or name == "budgets", chart.name
+        plotly.Figure(**chart.figure)
 
 
 def test_a_tenants_colour_does_not_depend_on_who_else_is_shown() -> None:
     ink = figures.Ink(list(WEIGHTS))
-    alone = figures.lines([AT], {"hooli": [1.0]}, ink, "")["data"][0]
-    among = figures.lines([AT], {name: [1.0] for name in WEIGHTS}, ink, "")["data"]
+    alone = figures.lines([AT], {"hooli": [1.0]}, ink)["data"][0]
+    among = figures.lines([AT], {name: [1.0] for name in WEIGHTS}, ink)["data"]
     assert alone["line"] in [trace["line"] for trace in among if trace["name"] == "hooli"]
     looks = {(ink.colour(f"t{n}"), ink.dash(f"t{n}")) for n in range(32)}
     many = figures.Ink([f"t{n}" for n in range(32)])
@@ -95,11 +120,11 @@ def test_more_tenants_than_a_chart_bears_become_one(db: None) -> None:
             cost=100 + place,
         )
     builders.count_minutes([AT - timedelta(minutes=5)])
-    seen = overview(AT, RANGES["1h"], {})
-    drawn = {trace["name"]: sum(trace["y"]) for trace in seen["figures"]["tokens"]["data"]}
-    assert len(drawn) == 13
-    assert sum(drawn.values()) == sum(100 + place for place in range(20))
-    assert len(seen["rows"]) == 20
+    seen = overview(watch())
+    tokens = column(seen, "tokens")
+    assert len(tokens) == 13
+    assert sum(tokens.values()) == sum(100 + place for place in range(20))
+    assert len(seen.context["rows"]) == 20
 
 
 def test_nothing_yet_says_what_to_do(admin: Client) -> None:

@@ -1,0 +1,268 @@
+"""Who held the capacity that one tenant waited for, in service units.
+
+1. Meanwhile is while the tenant had requests waiting in a pool: of a minute in which it waited for
+   20 seconds, a third of what the pool served counts.
+2. Entitled is what lanes and weights imply among those active in the same minute: a lane its
+   reserved share, the best-ranked lane in which somebody waits the rest; in a lane, by weight.
+3. The answer names whoever got most beyond that; or says that nobody did, that the tenant's own
+   limit held it back, or that it did not wait at all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from django.utils.timezone import localtime
+
+from metering.counting import Total
+from metering.dashboards import figures, ranges
+from metering.dashboards.charts import Chart
+from metering.dashboards.ranges import Span
+from metering.dashboards.watching import Board, Watch
+from metering.live_history import Past, past
+from tenants.core.document import Document
+from tenants.core.effective import limits_of
+
+FINE = timedelta(days=1)  # up to here, minute by minute
+NOTICEABLE = 0.05  # beyond its entitled share, of all units
+OWN_LIMIT = 0.9  # of its own max_running
+
+Active = dict[tuple[str, str], Past]  # (lane, tenant) -> how it was, in one pool and minute
+
+
+@dataclass(slots=True)
+class Holder:
+    units: float = 0.0
+    entitled: float = 0.0
+
+
+@dataclass(slots=True)
+class Case:
+    """What one tenant waited for, and who had it."""
+
+    tenant: str
+    waited_s: float = 0.0
+    waiting_s: float = 0.0
+    running_s: float = 0.0  # its own requests, while others of it waited
+    lanes: set[str] = field(default_factory=set)
+    first: datetime | None = None
+    last: datetime | None = None
+    holders: dict[str, Holder] = field(default_factory=lambda: defaultdict(Holder))
+
+    @property
+    def units(self) -> float:
+        return sum(holder.units for holder in self.holders.values())
+
+    def share(self, name: str) -> float:
+        return self.holders[name].units / self.units if self.units else 0.0
+
+    def entitled(self, name: str) -> float:
+        return self.holders[name].entitled / self.units if self.units else 0.0
+
+    @property
+    def worst(self) -> str | None:
+        """Of the others, who got most beyond its share."""
+        others = [name for name in self.holders if name != self.tenant]
+        beyond = {name: self.share(name) - self.entitled(name) for name in others}
+        name = max(beyond, key=lambda each: beyond[each], default=None)
+        return name if name is not None and beyond[name] >= NOTICEABLE else None
+
+
+def neighbours(watch: Watch) -> Board:
+    """`watch` is over all tenants; the one in question is its filter."""
+    who = watch.filters.tenant
+    if not who:
+        return Board([], {"who": "", "names": [each.name for each in watch.document.tenants]})
+    edges, minutes = fine(watch.span)
+    found = past(edges, "tenant", ("pool", "lane", "tenant"), {"pool": watch.filters.pool})
+    case, served, waiting = judge(who, found, edges, watch)
+    total = watch.by_tenant.get(who)
+    context = {
+        "who": who,
+        "case": case,
+        "sentence": sentence(case, watch, total),
+        "rows": rows(case, watch),
+        "total": total,
+        "names": [each.name for each in watch.document.tenants],
+        "coarse": not minutes,
+    }
+    return Board([chart(case, served, waiting, watch)], context)
+
+
+def fine(span: Span) -> tuple[list[datetime], bool]:
+    """Minutes, or hours where a range is long; whether they are minutes."""
+    minutes = span.until - span.since <= FINE
+    step = ranges.MINUTE if minutes else ranges.HOUR
+    return replace(span, step=step).edges, minutes
+
+
+def judge(
+    who: str,
+    found: Mapping[tuple[int, tuple[str, ...]], Past],
+    edges: list[datetime],
+    watch: Watch,
+) -> tuple[Case, dict[str, list[float | None]], list[float | None]]:
+    case, ranks = Case(who), Lanes(watch.document)
+    moments: dict[tuple[int, str], Active] = defaultdict(dict)
+    for (step, (pool, lane, tenant)), each in found.items():
+        moments[step, pool][lane, tenant] = each
+    units: list[tuple[int, str, float | None]] = []
+    queued: list[tuple[int, str, float | None]] = []
+    for (step, _), active in sorted(moments.items(), key=lambda each: each[0]):
+        length = (edges[step + 1] - edges[step]).total_seconds()
+        place = watch.grid.place(edges[step])
+        part = add(case, active, length, ranks)
+        mine = [each.queued_s for (_, name), each in active.items() if name == who]
+        if mine:
+            queued.append((place, who, sum(mine)))
+        if part:
+            case.first = case.first or edges[step]
+            case.last = edges[step + 1]
+            units += [(place, n, max(0.0, e.served) * part) for (_, n), e in active.items()]
+    waiting = watch.grid.rows(queued, 0.0).get(who, [0.0] * len(watch.grid.times))
+    mean = [
+        (value or 0.0) / (60 * minutes)
+        for value, minutes in zip(waiting, watch.grid.minutes, strict=True)
+    ]
+    return case, watch.grid.rows(units, 0.0), mean
+
+
+def add(case: Case, active: Active, length: float, lanes: Lanes) -> float:
+    """Adds one pool's minute; returns for which part of it the tenant waited there."""
+    mine = {lane: each for (lane, name), each in active.items() if name == case.tenant}
+    waiting_s = max((each.waiting_s for each in mine.values()), default=0.0)
+    part = min(1.0, waiting_s / length)
+    if not part:
+        return 0.0
+    case.waiting_s += waiting_s
+    case.waited_s += sum(each.queued_s for each in mine.values())
+    case.running_s += part * sum(each.running_s for each in mine.values())
+    case.lanes |= {lane for lane, each in mine.items() if each.waiting_s}
+    units = part * sum(max(0.0, each.served) for each in active.values())
+    for (lane, name), each in active.items():
+        holder = case.holders[name]
+        holder.units += part * max(0.0, each.served)
+        holder.entitled += units * lanes.entitled(lane, name, active)
+    return part
+
+
+class Lanes:
+    """Entitled shares among those who are active in a pool at one moment."""
+
+    def __init__(self, document: Document) -> None:
+        self._ranks = {lane.name: lane.rank for lane in document.lanes}
+        self._reserved = {lane.name: lane.reserved_share for lane in document.lanes}
+
+    def entitled(self, lane: str, tenant: str, active: Active) -> float:
+        in_lane = {name: each.weight for (of, name), each in active.items() if of == lane}
+        whole = sum(in_lane.values())
+        return self._of_lane(lane, active) * in_lane[tenant] / whole if whole else 0.0
+
+    def _of_lane(self, lane: str, active: Active) -> float:
+        lanes = {of for of, _ in active}
+        waiting = {of for (of, _), each in active.items() if each.waiting_s}
+        first = min(waiting or lanes, key=lambda of: self._ranks.get(of, len(self._ranks)))
+        reserved = {of: self._reserved.get(of, 0.0) for of in lanes}
+        share = reserved[lane]
+        return share + max(0.0, 1.0 - sum(reserved.values())) if lane == first else share
+
+
+def sentence(case: Case, watch: Watch, total: Total | None) -> str:
+    """One sentence that says why it was slow, as far as the queue is why."""
+    who, first, last = case.tenant, case.first, case.last
+    if first is None or last is None:
+        return _did_not_wait(who, watch.span, total)
+    lanes = " and ".join(sorted(case.lanes))
+    told = f"Between {_clock(first, last)} {who} waited {_amount(case.waited_s)} s in {lanes}"
+    limit = own_limit(who, watch.document)
+    if limit and case.running_s / case.waiting_s >= OWN_LIMIT * limit:
+        return f"{told}; meanwhile it had all {limit} requests running that its own limit allows."
+    if not case.units:
+        return f"{told}; nothing was served meanwhile: look at the pool's endpoints."
+    told = f"{told}; of the {_amount(case.units)} units served meanwhile"
+    worst = case.worst
+    if worst is not None:
+        got, entitled = f"{case.share(worst):.0%}", f"{case.entitled(worst):.0%}"
+        return f"{told} {worst} got {got} against an entitled {entitled}."
+    got, entitled = f"{case.share(who):.0%}", f"{case.entitled(who):.0%}"
+    return (
+        f"{told} it got {got} itself, of an entitled {entitled}, and nobody got far beyond a fair "
+        "share: there was more work than capacity."
+    )
+
+
+def _did_not_wait(who: str, span: Span, total: Total | None) -> str:
+    if total is None:
+        return f"{who} sent nothing in {span.label}."
+    ttft, queue = total.quantile("ttft_ms", 0.95), total.quantile("queue_ms", 0.95) or 0.0
+    if ttft is None:
+        return f"{who} did not wait for others in {span.label}."
+    return (
+        f"{who} did not wait for others in {span.label}: its first token took {_seconds(ttft)} at "
+        f"p95, {_seconds(queue)} of queue among it, so look at the model and its engines."
+    )
+
+
+def own_limit(name: str, document: Document) -> int | None:
+    tenant = next((each for each in document.tenants if each.name == name), None)
+    if tenant is None:
+        return None
+    tier = next(each for each in document.tiers if each.name == tenant.tier)
+    limit: int | None = limits_of(tenant, tier).get("max_running")
+    return limit
+
+
+def rows(case: Case, watch: Watch) -> list[dict[str, object]]:
+    """Everybody who was served meanwhile, most units first."""
+    return [
+        {
+            "name": name,
+            "colour": watch.ink.colour(name),
+            "units": holder.units,
+            "share": case.share(name),
+            "entitled": case.entitled(name),
+            "beyond": case.share(name) - case.entitled(name),
+        }
+        for name, holder in sorted(case.holders.items(), key=lambda each: -each[1].units)
+    ]
+
+
+def chart(
+    case: Case,
+    served: dict[str, list[float | None]],
+    waiting: list[float | None],
+    watch: Watch,
+) -> Chart:
+    grid = watch.grid
+    values = {name: served[name] for name in watch.ink.order(served)}
+    figure = figures.held(grid.times, grid.a_minute(values), waiting, case.tenant, watch.ink)
+    return watch.over_time(
+        "held",
+        "Who held what it waited for",
+        values | {f"{case.tenant} waiting": waiting},
+        figures.with_legend(figure),
+        f"units served while {case.tenant} waited; dotted: its waiting requests",
+        empty=f"{case.tenant} did not wait in this range. Choose another one.",
+        wide=True,
+    )
+
+
+def _clock(first: datetime, last: datetime) -> str:
+    same = localtime(first).date() == localtime(last).date()
+    form = "%H:%M" if same else "%d %b %H:%M"
+    return f"{localtime(first):{form}} and {localtime(last):{form}}"
+
+
+def _amount(value: float) -> str:
+    for size, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
+        if value >= size:
+            scale = 1e3 if unit == " k" else size
+            return f"{value / scale:.3g}{unit}"
+    return f"{value:,.0f}"
+
+
+def _seconds(milliseconds: float) -> str:
+    return f"{milliseconds:,.0f} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
