@@ -23,8 +23,20 @@ show(
 )
 show(
     models.Alert,
-    ("kind", "subject", "first_at", "last_at", "count", "resolved_at"),
+    ("kind", "subject", "first_at", "last_at", "count", "acknowledged_by", "resolved_at"),
     ("kind", "subject"),
+)
+show(models.AlertRule, ("kind", "enabled", "level", "threshold", "minutes"), ("kind",))
+show(
+    models.AlertDestination,
+    ("name", "shape", "enabled", "only_critical"),
+    ("name",),
+    hidden=("salt",),
+)
+show(
+    models.AlertDelivery,
+    ("destination", "event", "state", "attempts", "due_at", "sent_at", "error"),
+    ("error",),
 )
 show(models.GatewayCheck, ("gateway", "at", "whole_since"), ("gateway",))
 show(models.Learnt, ("name", "at"), ("name",))

@@ -1,4 +1,4 @@
-"""Celery's part: roll-ups, retention, and the check of the counters.
+"""Celery's part: roll-ups, retention, the check of the counters, and alerts.
 
 Each task can run at any time, twice, or after a pause.
 """
@@ -12,6 +12,9 @@ from django.conf import settings
 from django.db.models import Min, Model
 
 from metering import history, verify
+from metering.alerts.delivery import send_due
+from metering.alerts.notices import queue
+from metering.alerts.watch import watch
 from metering.core.cover import DAY, HOUR
 from metering.models import (
     Alert,
@@ -60,6 +63,22 @@ def check_ledger(whole: bool = False) -> int:
     Not `whole`: short and recent windows only (`ledger_check.check`)."""
     at = datetime.now(UTC)
     return verify.raise_alerts(verify.stored(at, whole), whole, at)
+
+
+@shared_task
+def watch_alerts() -> int:
+    """Raise and resolve alerts by the rules in force, and queue who is told of them (also of those
+    that were raised elsewhere); returns how many conditions hold."""
+    at = datetime.now(UTC)
+    holding = watch(at)
+    queue(at)
+    return holding
+
+
+@shared_task
+def send_alerts() -> int:
+    """Send the alert messages that are due; returns how many."""
+    return send_due(datetime.now(UTC))
 
 
 @shared_task

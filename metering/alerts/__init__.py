@@ -46,3 +46,12 @@ def resolve_others(
     for alert in gone.exclude(subject__in=list(found)):
         if Alert.objects.filter(id=alert.id, resolved_at=None).update(resolved_at=at):
             log.info("alert_resolved", kind=alert.kind, subject=alert.subject)
+
+
+def resolve(kind: str, subject: str, at: datetime) -> None:
+    Alert.objects.filter(kind=kind, subject=subject, resolved_at=None).update(resolved_at=at)
+
+
+def waiting_count() -> int:
+    """Open alerts that nobody has acknowledged."""
+    return Alert.objects.filter(resolved_at=None, acknowledged_at=None).count()

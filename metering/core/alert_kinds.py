@@ -26,6 +26,7 @@ class Kind:
     least: float = 0.0
     most: float = 1e9
     minutes: int | None = None
+    quiet_s: float = 60.0  # it is over once it was not so for that long: no coming and going
     raised_by_rule: bool = True
 
 
@@ -65,6 +66,7 @@ KINDS: Mapping[str, Kind] = {
             unit="part",
             least=0.01,
             most=1.0,
+            quiet_s=0.0,
         ),
         Kind(
             "budget_exhausted",
@@ -76,6 +78,7 @@ KINDS: Mapping[str, Kind] = {
             unit="part",
             least=0.01,
             most=10.0,
+            quiet_s=0.0,
         ),
         Kind(
             "budget_used_up",
@@ -154,6 +157,7 @@ KINDS: Mapping[str, Kind] = {
             unit="seconds",
             least=10.0,
             most=3600.0,
+            quiet_s=0.0,
         ),
         Kind(
             "state_lost",

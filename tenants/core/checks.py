@@ -40,7 +40,7 @@ def endpoint_url(value: str) -> str:
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError("it takes http://host:port/v1 or https://host/v1")
     _has_only_host_and_path(parts, value)
-    _is_no_metadata_host(parts.hostname)
+    no_metadata_host(parts.hostname)
     return value.rstrip("/")
 
 
@@ -51,7 +51,20 @@ def _has_only_host_and_path(parts: SplitResult, value: str) -> None:
         raise ValueError("an endpoint has no query and no fragment")
 
 
-def _is_no_metadata_host(host: str) -> None:
+def webhook_url(value: str) -> str:
+    """Where alerts are posted; what holds for an endpoint's address holds for it.
+
+    Raises:
+        ValueError: as `endpoint_url`.
+    """
+    if "@" in value:
+        raise ValueError("credentials do not belong in a URL; messages are signed")
+    endpoint_url(value)
+    return value
+
+
+def no_metadata_host(host: str) -> None:
+    """A name or an address; raises ValueError where it may lead to a machine's credentials."""
     if host.rstrip(".").lower() in METADATA_HOSTS:
         raise ValueError("metadata hosts are refused")
     try:
