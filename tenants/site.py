@@ -2,7 +2,9 @@
 
 1. It has its own site, so that what other packages register on the default one (users, tokens)
    is not reachable: a change there would pass by permissions, revisions and audit.
-2. It knows no adding, changing or deleting; the console and the API do that.
+2. It knows no adding, changing or deleting; the console and the API do that. Passwords, signing in
+   and out are the console's too.
+3. A table may be endless: no page counts it or reads what it does not show.
 """
 
 from __future__ import annotations
@@ -10,13 +12,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.core.paginator import Paginator
 from django.db import models
-from django.http import HttpRequest, HttpResponse
+from django.db.models import QuerySet
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.functional import cached_property
 from django.utils.http import urlencode
 
 from tenants.gate import viewer_of
+
+MOST = 10_000  # rows that can be paged through
 
 
 class ReadOnlySite(admin.AdminSite):
@@ -39,8 +46,20 @@ class ReadOnlySite(admin.AdminSite):
 
     password_change_done = password_change
 
+    def logout(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+        return redirect("account")
+
 
 site = ReadOnlySite(name="admin")
+
+
+class Bounded(Paginator):
+    """Whoever is past a hundred pages wants to search."""
+
+    @cached_property
+    def count(self) -> int:
+        rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
+        return rows[:MOST].count()
 
 
 if TYPE_CHECKING:  # generic for the type checker only
@@ -53,6 +72,24 @@ class ReadOnly(ModelAdmin):
     list_per_page = 100
     show_full_result_count = False  # counting a table of millions takes longer than a page may
     actions = None
+    paginator = Bounded
+    related: tuple[str, ...] = ()
+    unread: tuple[str, ...] = ()
+    kind, key = "", ""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        rows = super().get_queryset(request).defer(*self.unread)
+        return rows.select_related(*self.related) if self.related else rows
+
+    def history_view(
+        self, request: HttpRequest, object_id: str, extra_context: Any = None
+    ) -> HttpResponse:
+        """The audit knows; Django's own log is empty."""
+        row = self.get_object(request, object_id)
+        if row is None:
+            raise Http404
+        query = {"kind": self.kind, "name": getattr(row, self.key, None) or str(row)}
+        return redirect(f"{reverse('audit')}?{urlencode(query)}")
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         return site.has_permission(request)
@@ -70,14 +107,28 @@ class ReadOnly(ModelAdmin):
         return False
 
 
+def field_of(model: type[models.Model], name: str) -> Any:
+    return model._meta.get_field(name)
+
+
 def show(
     model: type[models.Model],
     columns: tuple[str, ...],
     search: tuple[str, ...] = (),
     filters: tuple[str, ...] = (),
     hidden: tuple[str, ...] = (),
+    related: tuple[str, ...] = (),
+    kind: str = "",
+    key: str = "",
 ) -> None:
+    """`hidden` columns are shown nowhere; `related` rows are read along; `kind` is what the audit
+    calls such an object, and `key` the attribute that it is named by there."""
+    unread = tuple(name for name in hidden if isinstance(field_of(model, name), models.BinaryField))
     said = {
+        "related": related,
+        "unread": unread + tuple(f"{name}__packed" for name in related if name == "revision"),
+        "kind": kind,
+        "key": key,
         "list_display": columns,
         "search_fields": search,
         "list_filter": filters,
