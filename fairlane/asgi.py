@@ -15,12 +15,17 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 
 _django: Any = get_asgi_application()  # loads the apps: what follows needs them
-if settings.TRUSTED_PROXIES:  # whose word counts for who the caller is and whether by TLS
-    _django = ProxyHeadersMiddleware(_django, trusted_hosts=settings.TRUSTED_PROXIES)
 
-from fairlane import front  # noqa: E402
+from fairlane import front, scraping  # noqa: E402
 from gateway.app import GatewayApp, build_gateway  # noqa: E402
 
+
+def behind(app: Any, proxies: list[str]) -> Any:
+    """`proxies` are those whose word counts for who the caller is, and whether by TLS."""
+    return ProxyHeadersMiddleware(app, trusted_hosts=proxies) if proxies else app
+
+
+_django = behind(_django, settings.TRUSTED_PROXIES)
 PROBES = ("/healthz", "/readyz", "/metrics")
 
 
@@ -28,6 +33,7 @@ class Fairlane:
     def __init__(self, gateway: GatewayApp | None, console: bool) -> None:
         self.gateway = gateway
         self.console = console
+        self.may_scrape = scraping.allowed_from(settings.FAIRLANE_METRICS_FROM)
 
     def drain(self) -> None:
         """The server is to stop; what runs may finish."""
@@ -39,7 +45,10 @@ class Fairlane:
             await self._lifespan(receive, send)
         elif self._is_for_gateway(scope):
             assert self.gateway is not None
-            await self.gateway(scope, receive, send)
+            if scope["path"] == "/metrics" and not self.may_scrape(scope):
+                await _plain(send, 403, scraping.REFUSED)
+            else:
+                await self.gateway(scope, receive, send)
         elif self.console and scope["type"] == "http":
             await front.ask(_django, scope, receive, send)
         elif scope["type"] == "http":

@@ -85,9 +85,10 @@ def needed(name: str, by: str) -> str:
     return value
 
 
-def networks(name: str) -> list[str]:
+def networks(name: str, default: str = "") -> list[str]:
     """Addresses and networks, with commas between."""
-    found = [text.strip() for text in str(env.str(name, default="")).split(",") if text.strip()]
+    found = [text.strip() for text in str(env.str(name, default=default)).split(",")]
+    found = [text for text in found if text]
     for text in found:
         try:
             ip_network(text)
@@ -113,6 +114,12 @@ def database(name: str, default: Path) -> dict[str, object]:
         # A file in tests too: in memory, connections share one cache and do not wait for locks.
         config["TEST"] = {"NAME": str(default.with_name("test.sqlite3"))}
     return config
+
+
+def mail(address: str) -> dict[str, object]:
+    """Django's mail settings. Nobody waits for a mail server for long: alerts are tried again."""
+    config = dict(environ.Env.email_url_config(address)) if address else {}
+    return {**config, "EMAIL_TIMEOUT": 10}
 
 
 def broker_folders(base: Path) -> dict[str, str]:

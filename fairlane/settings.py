@@ -29,10 +29,12 @@ FAIRLANE_KEEP_RECORDS_DAYS = given.number("FAIRLANE_KEEP_RECORDS_DAYS", 35, 33, 
 FAIRLANE_KEEP_ROLLUPS_DAYS = given.number("FAIRLANE_KEEP_ROLLUPS_DAYS", 400, 33, 3660)
 FAIRLANE_KEEP_SAMPLES_MINUTES = given.number("FAIRLANE_KEEP_SAMPLES_MINUTES", 60, 5, 10_080)
 FAIRLANE_KEEP_LIVE_DAYS = given.number("FAIRLANE_KEEP_LIVE_DAYS", 3, 1, 60)
+FAIRLANE_METRICS_FROM = given.networks("FAIRLANE_METRICS_FROM", "127.0.0.0/8,::1")
 FAIRLANE_SESSION_HOURS = given.number("FAIRLANE_SESSION_HOURS", 168, 1, 8760)
 FAIRLANE_LOGIN_ATTEMPTS = given.number("FAIRLANE_LOGIN_ATTEMPTS", 10, 0, 1000)
 FAIRLANE_LOGIN_LOCK_MINUTES = given.number("FAIRLANE_LOGIN_LOCK_MINUTES", 15, 1, 1440)
 OIDC = signing_in.oidc()
+FAIRLANE_URL = given.url("FAIRLANE_URL", "", ("http", "https"))
 REDIS_URL = given.url("REDIS_URL", "", ("redis", "rediss", "unix"))
 
 # --- Django ---------------------------------------------------------------------------------
@@ -172,6 +174,11 @@ SPECTACULAR_SETTINGS = {
     "POSTPROCESSING_HOOKS": [],  # they name enums of serializers; ours are pydantic types
 }
 
+# --- Mail, for alerts -----------------------------------------------------------------------
+EMAIL_URL = given.url("EMAIL_URL", "", ("smtp", "smtps", "smtp+tls", "smtp+ssl", "consolemail"))
+DEFAULT_FROM_EMAIL = given.env.str("EMAIL_FROM", default="fairlane@localhost")
+globals().update(given.mail(EMAIL_URL))
+
 # --- Celery ---------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL or "filesystem://localhost"
 if not REDIS_URL:
@@ -195,6 +202,16 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
     },
     "note live state": {
         "task": "metering.tasks.note_live",
+        "schedule": 10.0,
+        "options": {"expires": 10.0},
+    },
+    "watch for alerts": {
+        "task": "metering.tasks.watch_alerts",
+        "schedule": 15.0,
+        "options": {"expires": 15.0},
+    },
+    "send alerts": {
+        "task": "metering.tasks.send_alerts",
         "schedule": 10.0,
         "options": {"expires": 10.0},
     },

@@ -3,16 +3,19 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
+from fairlane import signing_in
 from fairlane.environment import ROOT
 
 
-def start(**given: str) -> subprocess.CompletedProcess[str]:
+def start(*arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if k not in ("SECRET_KEY", "DATABASE_URL")}
     return subprocess.run(
-        [sys.executable, "manage.py", "check"],
+        [sys.executable, "manage.py", "check", *arguments],
         cwd=ROOT,
         env={**kept, "SECRET_KEY": "only-for-tests", **given},
         capture_output=True,
@@ -32,6 +35,8 @@ def start(**given: str) -> subprocess.CompletedProcess[str]:
         ("FAIRLANE_DATA_DIR", "/proc/nowhere", "a folder that can be written"),
         ("FAIRLANE_MAX_BODY_BYTES", "ten", "a whole number"),
         ("DEBUG", "perhaps", "true or false"),
+        ("TRUSTED_PROXIES", "10.0.0.5,proxy", "addresses and networks"),
+        ("OIDC_ISSUER", "http://id.example", "https://"),
     ],
 )
 def test_a_bad_value_is_one_line_that_names_it(name: str, value: str, takes: str) -> None:
@@ -44,3 +49,63 @@ def test_a_bad_value_is_one_line_that_names_it(name: str, value: str, takes: str
 
 def test_good_values_start() -> None:
     assert start().returncode == 0
+
+
+OIDC = {
+    "OIDC_ISSUER": "https://id.example",
+    "OIDC_CLIENT_ID": "fairlane",
+    "OIDC_CLIENT_SECRET": "s3cret",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "takes"),
+    [
+        ("OIDC_CLIENT_ID", "", "OIDC_ISSUER needs it"),
+        ("OIDC_CLIENT_SECRET", "", "OIDC_ISSUER needs it"),
+        ("OIDC_SCOPES", "profile", "openid"),
+        ("OIDC_ROLES", "admins", "group=role"),
+        ("OIDC_ROLES", "admins=root", "admin, operator"),
+        ("OIDC_ROLES", "ok=admin,acme=tenant-admin", "needs a tenant"),
+        ("OIDC_ROLES", "ops=operator:acme", "takes none"),
+        ("OIDC_ROLES", "=operator", "group=role"),
+    ],
+)
+def test_a_bad_value_of_single_sign_on_is_named(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, takes: str
+) -> None:
+    for each, given in (OIDC | {name: value}).items():
+        monkeypatch.setenv(each, given)
+    with pytest.raises(ImproperlyConfigured, match=name) as refused:
+        signing_in.oidc()
+    assert takes in str(refused.value)
+    assert "s3cret" not in str(refused.value)
+
+
+def test_groups_are_mapped_in_the_order_that_they_are_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    roles = "cn=ops=operator, acme users=tenant-viewer:acme,"
+    for each, given in (OIDC | {"OIDC_ROLES": roles}).items():
+        monkeypatch.setenv(each, given)
+    found = signing_in.oidc()
+    assert found is not None
+    assert found.roles == (("cn=ops", "operator", None), ("acme users", "tenant-viewer", "acme"))
+    assert "s3cret" not in repr(found)
+    monkeypatch.setenv("OIDC_ISSUER", "")
+    assert signing_in.oidc() is None
+
+
+def test_nothing_is_to_be_said_against_production(tmp_path: Path) -> None:
+    """`check --deploy`, with warnings counted as faults, local accounts and single sign-on."""
+    production = {
+        "SECRET_KEY": "".join(f"{number:x}!" for number in range(60)),
+        "ALLOWED_HOSTS": "fairlane.example",
+        "HTTPS_ONLY": "true",
+        "DEBUG": "false",
+        "FAIRLANE_DATA_DIR": str(tmp_path),
+    }
+    for more in ({}, {**OIDC, "OIDC_ROLES": "a b=admin,acme=tenant-viewer:acme"}):
+        ended = start("--deploy", "--fail-level", "WARNING", **production, **more)
+        assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+        assert "no issues" in ended.stdout

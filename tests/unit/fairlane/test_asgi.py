@@ -41,13 +41,17 @@ def django(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return heard
 
 
-async def ask(app: Fairlane, path: str, kind: str = "http") -> list[Any]:
+async def ask(
+    app: Any, path: str, kind: str = "http", host: str = "127.0.0.1", **headers: str
+) -> list[Any]:
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
         sent.append(message)
 
-    await app({"type": kind, "path": path, "method": "GET", "headers": []}, None, send)
+    given = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
+    scope = {"type": kind, "path": path, "method": "GET", "headers": given, "client": (host, 9)}
+    await app(scope | {"scheme": "http"}, None, send)
     return sent
 
 
@@ -142,3 +146,45 @@ def test_a_drain_reaches_the_gateway_where_there_is_one() -> None:
 def test_a_role_is_what_is_mounted(role: str, gateway: bool, console: bool) -> None:
     app = build(role)
     assert (app.gateway is not None, app.console) == (gateway, console)
+
+
+async def test_metrics_are_read_from_named_addresses_and_not_through_a_proxy(
+    settings: Any, django: list[str]
+) -> None:
+    settings.FAIRLANE_METRICS_FROM = ["127.0.0.0/8", "::1", "10.1.0.0/16"]
+    gateway = Gateway()
+    app = both(gateway, console=True)
+    for host in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "10.1.2.3"):
+        assert await ask(app, "/metrics", host=host) == []
+    assert gateway.heard == ["/metrics"] * 4
+    for host in ("10.2.0.1", "203.0.113.9", "::ffff:203.0.113.9", "", "unix:"):
+        start, body = await ask(app, "/metrics", host=host)
+        assert start["status"] == 403
+        assert b"FAIRLANE_METRICS_FROM" in body["body"]
+    for name in ("x_forwarded_for", "forwarded", "x_real_ip"):
+        start, _ = await ask(app, "/metrics", **{name: "127.0.0.1"})
+        assert start["status"] == 403
+    await ask(app, "/healthz", host="203.0.113.9")
+    assert gateway.heard == ["/metrics"] * 4 + ["/healthz"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "seen"),
+    [
+        ("10.0.0.5", "203.0.113.9", ("203.0.113.9", "https")),
+        ("10.0.0.5", "198.51.100.1, 203.0.113.9", ("203.0.113.9", "https")),  # what it added itself
+        ("10.0.0.6", "203.0.113.9", ("10.0.0.6", "http")),
+    ],
+)
+async def test_only_a_trusted_proxy_says_who_calls(
+    peer: str, forwarded: str, seen: tuple[str, str]
+) -> None:
+    heard: list[tuple[str, str]] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        heard.append((scope["client"][0], scope["scheme"]))
+
+    for proxies, expected in ((["10.0.0.5"], seen), ([], (peer, "http"))):
+        said = {"x_forwarded_for": forwarded, "x_forwarded_proto": "https"}
+        await ask(asgi.behind(app, proxies), "/", host=peer, **said)
+        assert heard.pop() == expected
