@@ -1,0 +1,84 @@
+"""Wrong passwords: after some, a pause that the page tells the end of."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from axes.models import AccessAttempt
+from django.core.management import call_command
+from django.test import Client
+from django.utils import timezone
+
+from tests import builders
+from tests.integration.identity.conftest import sign_in
+
+pytestmark = [pytest.mark.django_db, pytest.mark.store, pytest.mark.usefixtures("people")]
+
+
+@pytest.fixture(autouse=True)
+def three_tries(settings: Any) -> None:
+    settings.AXES_FAILURE_LIMIT = 3
+
+
+def fail(times: int, username: str = "alice", **more: Any) -> Any:
+    for _ in range(times):
+        answer = sign_in(Client(), username, "wrong", **more)
+    return answer
+
+
+def test_the_third_wrong_password_locks_with_the_time_to_come_back() -> None:
+    assert fail(2).status_code == 200
+    locked = fail(1)
+    assert locked.status_code == 429
+    assert 880 <= int(locked.headers["retry-after"]) <= 900
+    assert "Come back in 15 minutes" in locked.content.decode()
+    assert sign_in(Client(), "alice", builders.PASSWORD).status_code == 429
+
+
+def test_others_and_other_addresses_are_let_in_meanwhile() -> None:
+    fail(3)
+    assert sign_in(Client(), "vic", builders.PASSWORD).status_code == 302
+    from_home = sign_in(Client(), "alice", builders.PASSWORD, REMOTE_ADDR="198.51.100.7")
+    assert from_home.status_code == 302
+
+
+def test_whoever_claims_another_address_stays_locked() -> None:
+    fail(3)
+    claims = {"x-forwarded-for": "198.51.100.7", "forwarded": "for=198.51.100.7"}
+    assert sign_in(Client(), "alice", builders.PASSWORD, headers=claims).status_code == 429
+
+
+def test_trying_on_does_not_make_it_longer() -> None:
+    fail(3)
+    earlier = timezone.now() - timedelta(minutes=10)
+    AccessAttempt.objects.update(attempt_time=earlier)
+    assert "in 5 minutes" in fail(2).content.decode()
+
+
+def test_it_ends_by_itself_and_a_right_password_counts_anew() -> None:
+    fail(3)
+    AccessAttempt.objects.update(attempt_time=timezone.now() - timedelta(minutes=16))
+    assert sign_in(Client(), "alice", builders.PASSWORD).status_code == 302
+    assert fail(2).status_code == 200
+
+
+def test_a_name_that_nobody_has_is_answered_alike() -> None:
+    known, unknown = (fail(1, name).content.decode() for name in ("alice", "nobody"))
+    token = re.compile(r'value="[A-Za-z0-9]{64}"|value="(alice|nobody)"')
+    assert token.sub("", known) == token.sub("", unknown)
+    assert fail(2, "nobody").status_code == 429
+
+
+def test_no_password_is_kept() -> None:
+    fail(2)
+    assert "wrong" not in repr(list(AccessAttempt.objects.values()))
+
+
+def test_an_admin_with_a_shell_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+    fail(3)
+    call_command("users", "unlock", "--username", "alice")
+    assert "forgotten" in capsys.readouterr().out
+    assert sign_in(Client(), "alice", builders.PASSWORD).status_code == 302
