@@ -4,6 +4,7 @@ from django.urls import URLPattern, URLResolver, include, path
 
 from fairlane import api_docs, simulations_api
 from metering import api as metering
+from metering.alerts import api as alerts
 from metering.api_corrections import Corrections
 from tenants.gate import page
 
@@ -13,6 +14,10 @@ v1: list[URLPattern | URLResolver] = [
     path("usage/summary/", metering.Summary.as_view()),
     path("usage/corrections/", Corrections.as_view()),
     path("live/", metering.Live.as_view()),
+    path("alerts/", alerts.Alerts.as_view()),
+    path("alerts/rules/", alerts.Rules.as_view()),
+    path("alerts/<int:number>/", alerts.OneAlert.as_view()),
+    path("alerts/<int:number>/acknowledge/", alerts.AcknowledgeAlert.as_view()),
     path("simulations/", simulations_api.Simulations.as_view()),
     path("simulations/<uuid:simulation_id>/", simulations_api.OneSimulation.as_view()),
 ]

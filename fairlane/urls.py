@@ -97,6 +97,7 @@ urlpatterns = [
     *users,
     *own_account,
     *open_to_all,
+    path("", include("metering.alerts.urls")),
     path("api/", include("fairlane.api_urls")),
     path("admin/", site.urls),
 ]

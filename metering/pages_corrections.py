@@ -98,7 +98,7 @@ def _form(request: HttpRequest, row: UsageRow | None) -> CorrectionForm:
     initial: dict[str, Any] = {"given_id": str(uuid.uuid4())}
     if row is None:
         return CorrectionForm(given, initial={**initial, "accounts": request.GET.get("account")})
-    initial |= {"accounts": row.accounts, "units": -row.cost}
+    initial |= {"accounts": row.accounts, "units": f"{-row.cost:.12g}"}
     initial["reason"] = f"Request {row.request_id}: "
     return RecordForm(row, given, initial=initial)
 

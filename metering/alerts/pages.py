@@ -73,7 +73,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
 
 
 def _chosen(asked: dict[str, str]) -> QuerySet[Alert]:
-    """Those that nobody looks after first, then the newest."""
+    """The newest first; those that are over only where they are asked for."""
     rows = Alert.objects.all()
     if asked["state"] == "":
         rows = rows.filter(resolved_at=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -143,6 +144,7 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str, Action, tuple[str, ...]], ...
         (
             ("Overview", "overview", "live.view", ("watch",)),
             ("Usage", "usage", "usage.view", ()),
+            ("Alerts", "alerts", "alerts.view", ("alert",)),
         ),
     ),
     (
@@ -176,6 +178,9 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str, Action, tuple[str, ...]], ...
     ),
 )
 
+# page -> how many things wait there; who knows registers it (metering.apps)
+BADGES: dict[str, Callable[[], int]] = {}
+
 
 @register.simple_tag(takes_context=True)
 def role_name(context: template.Context) -> str:
@@ -195,7 +200,12 @@ def navigation(context: template.Context) -> list[tuple[str, list[dict[str, Any]
     groups = []
     for heading, entries in NAVIGATION:
         shown = [
-            {"label": label, "url": reverse(name), "here": is_under(here, name, below)}
+            {
+                "label": label,
+                "url": reverse(name),
+                "here": is_under(here, name, below),
+                "waiting": BADGES[name]() if name in BADGES else 0,
+            }
             for label, name, action, below in entries
             if viewer.can(action)
         ]
@@ -238,6 +248,8 @@ def object_url(entry: Any) -> str:
         return reverse("tenant", args=[entry.name.partition("/")[0]])
     if entry.kind == "key":
         return f"{reverse('keys')}?q={entry.name}&state=all"
+    if entry.kind in ("alert", "alert_rule", "destination"):
+        return reverse("alerts" if entry.kind == "alert" else "alert-rules")
     if entry.kind == "user":
         return reverse("user", args=[entry.name])
     return f"{reverse('tokens')}?q={entry.name}" if entry.kind == "token" else ""

@@ -155,7 +155,7 @@ def test_a_request_is_taken_back_in_all_its_budgets_in_the_window_it_arrived_in(
     save(5.0, account=ACME, at=yesterday)
     address = f"{PAGE}?record=req-1"
     filled = form(admin, address)
-    assert (filled["accounts"], filled["units"]) == ([ACME], -100.0)
+    assert (filled["accounts"], filled["units"]) == ([ACME], "-100")
     assert "req-1" in filled["reason"]
     assert admin.post(address, filled).status_code == 302
     assert sum(BudgetWindow.objects.values_list("used", flat=True)) == 5.0
