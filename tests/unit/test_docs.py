@@ -133,6 +133,16 @@ def test_the_defaults_that_are_told_are_those_in_force() -> None:
         assert told[f"`{name}`"] == shown
 
 
+def test_every_case_is_told_once_and_every_test_that_holds_one_exists() -> None:
+    told = [row for row in rows(page("cases.md")) if re.fullmatch(r"[DR]\d\d", row[0])]
+    cases = [f"D{n:02}" for n in range(1, 21)] + [f"R{n:02}" for n in range(1, 50)]
+    assert [row[0] for row in told] == cases
+    named = [name for row in told for name in re.findall(r"`([^`]+\.py[^`]*)`", row[2])]
+    assert len(named) > 60
+    for file, _, test in (name.partition("::") for name in named):
+        assert f"def {test}" in (ROOT / "tests" / file).read_text(), (file, test)
+
+
 # --- links and commands -------------------------------------------------------------------------
 
 

@@ -54,7 +54,7 @@ def test_periods_longer_than_a_day(rig: Rig, period: str, words: tuple[str, str]
     assert refused.code == "insufficient_quota"
     for word in words:
         assert word in refused.message
-    [budget] = rig.use(alice.tenant)["budgets"]
+    [budget] = until(lambda: rig.use(alice.tenant)["budgets"], "a sample that knows the tenant")
     ends = datetime.fromisoformat(budget["resets_at"])
     assert ends.astimezone(ZoneInfo("Europe/Berlin")).strftime("%H:%M") == "00:00"
     left_s = (ends - datetime.now(UTC)).total_seconds()
