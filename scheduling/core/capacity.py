@@ -10,16 +10,15 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable
 from math import inf
 
+from scheduling.core.locality import Prefixes
 from scheduling.core.model import EndpointConfig
 from scheduling.core.request import Request
 
 PREFIX_BOUND = 0.25  # of an endpoint's capacity
 FULL = -1.0  # less room than any request needs
-PREFIXES = 8192  # remembered per pool, least recently used go first
 
 
 class Endpoint:
@@ -36,6 +35,7 @@ class Endpoint:
         "max_load",
         "max_running",
         "offered",
+        "prefixes",
         "requests",
         "room",
         "running",
@@ -47,17 +47,20 @@ class Endpoint:
         self.requests: dict[Request, None] = {}  # in order, so that sums come out alike
         self.running = 0  # how many these are
         self.load = 0.0
+        self.prefixes = Prefixes()
         self.configure(config)
 
     def configure(self, config: EndpointConfig | None) -> None:
+        """None: it was removed, and takes nothing any more."""
         self.offered = config is not None and config.available
         if config is not None:
             self.max_running = config.max_running
             self.max_load = config.max_load
-        self.measure()
+        self.set_healthy(self.healthy)
 
     def set_healthy(self, healthy: bool) -> None:
         self.healthy = healthy
+        self.available = self.offered and healthy
         self.measure()
 
     def take(self, request: Request) -> None:
@@ -65,6 +68,8 @@ class Endpoint:
         self.running += 1
         self.load += request.ticket.load
         request.endpoint = self
+        if request.ticket.prefix:
+            self.prefixes.note(request.ticket.prefix, request.ticket.load, self.max_load)
         self.measure()
 
     def release(self, request: Request) -> None:
@@ -75,7 +80,6 @@ class Endpoint:
         self.measure()
 
     def measure(self) -> None:
-        self.available = self.offered and self.healthy
         by_requests = self.running / self.max_running if self.max_running else 1.0
         by_load = self.load / self.max_load if self.max_load else 1.0
         self.fullness = by_requests if by_requests > by_load else by_load
@@ -96,7 +100,6 @@ class Endpoints:
         self.all: dict[str, Endpoint] = {}
         self.max_running = 0  # of those available
         self.max_load = 0.0
-        self._prefixes: OrderedDict[int, Endpoint] = OrderedDict()
 
     def configure(self, configs: Iterable[EndpointConfig]) -> None:
         wanted = {config.id: config for config in configs}
@@ -105,7 +108,7 @@ class Endpoints:
         for id, config in wanted.items():
             self.all[id].configure(config)
         for id, endpoint in gone.items():
-            endpoint.configure(None)  # prefixes may still point to it
+            endpoint.configure(None)
             if endpoint.running:
                 self.all[id] = endpoint
         self.measure()
@@ -129,26 +132,23 @@ class Endpoints:
         for endpoint in self.all.values():
             if load <= endpoint.room and endpoint.fullness < least and endpoint is not barred:
                 best, least = endpoint, endpoint.fullness
-        if best is not None and self._prefixes.get(prefix, best) is not best:
-            holder = self.holder(load, prefix)
-            if holder is not None and holder is not barred:
-                return holder
+        if prefix and best is not None and prefix not in best.prefixes:
+            return self.holder(load, prefix, barred) or best
         return best
 
-    def holder(self, load: float, prefix: int) -> Endpoint | None:
-        """The endpoint that probably holds `prefix`, when it may take the request."""
-        endpoint = self._prefixes.get(prefix) if prefix else None
-        if endpoint is None or load > endpoint.room:
+    def holder(self, load: float, prefix: int, barred: Endpoint | None) -> Endpoint | None:
+        """The endpoint that probably holds `prefix`, when it may take the request; the least full
+        of several."""
+        found: Endpoint | None = None
+        least = inf
+        for endpoint in self.all.values():
+            takes = load <= endpoint.room and endpoint is not barred
+            if takes and endpoint.fullness < least and prefix in endpoint.prefixes:
+                found, least = endpoint, endpoint.fullness
+        if found is None:
             return None
         peers = [e.fullness for e in self.all.values() if e.available]
-        mean = sum(peers) / len(peers)
-        return endpoint if endpoint.fullness <= mean + PREFIX_BOUND else None
-
-    def remember(self, prefix: int, endpoint: Endpoint) -> None:
-        self._prefixes[prefix] = endpoint
-        self._prefixes.move_to_end(prefix)
-        if len(self._prefixes) > PREFIXES:
-            self._prefixes.popitem(last=False)
+        return found if least <= sum(peers) / len(peers) + PREFIX_BOUND else None
 
     def nearest_to_fit(self, load: float) -> Endpoint | None:
         """The one where the least must end before `load` fits."""

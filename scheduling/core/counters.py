@@ -40,14 +40,12 @@ class Counter:
         self.v = max(self.v, floor)
         self.lifted_at = tick
 
-    def refund(self, step: float, dispatched: int) -> float:
+    def refund(self, step: float, dispatched: int) -> None:
         """Take back `step` of what a request dispatched at that tick was charged."""
-        given = step
         if dispatched <= self.lifted_at:
-            given = min(step, self.slack)
-            self.slack -= given
-        self.v -= given
-        return step
+            step = min(step, self.slack)
+            self.slack -= step
+        self.v -= step
 
 
 class Flow(Counter):

@@ -5,7 +5,8 @@ live gateway and the simulator drive this same class. Source: docs/scheduling.md
 
 1. A request is queued, then running, then gone; each step at most once (request.py).
 2. Service is charged at dispatch by the estimate, with what streams past the estimate as it
-   streams, and corrected once at the end. Counters, lanes and figures move in one place, `_move`.
+   streams, and corrected once at the end. Counters, lanes and figures move in
+   `_charge` and `_refund`.
 3. A tenant runs at most `max_running` requests over all pools. At its limit it is parked, and may
    run again in every pool when one of its requests ends; the pool where it waited longest first.
 4. The same calls in the same order give the same decisions.
@@ -141,7 +142,7 @@ class Core:
         """Service received so far; counts only past what is charged already."""
         request = self._requests.get(request_id)
         if request is not None and request.state == "running" and cost > request.charged:
-            self._move(self._pool_of(request), request, cost - request.charged)
+            self._charge(self._pool_of(request), request, cost - request.charged)
 
     def settle(self, request_id: str, cost: float) -> bool:
         """A running request is over and took `cost` in all; False when none of this id runs."""
@@ -150,7 +151,10 @@ class Core:
             return False
         pool = self._pool_of(request)
         cost = cost if cost > 0 else 0.0  # nor is what is not a number a cost
-        self._move(pool, request, cost - request.charged)
+        if cost > request.charged:
+            self._charge(pool, request, cost - request.charged)
+        elif cost < request.charged:
+            self._refund(pool, request, request.charged - cost)
         pool.meter.served(cost)
         pool.end(request)
         account = request.flow.share.account
@@ -220,33 +224,38 @@ class Core:
         request.goes("dispatch")
         self._tick += 1
         request.dispatched = self._tick
-        self._move(pool, request, request.ticket.cost)
+        self._charge(pool, request, request.ticket.cost)
         pool.start(decision)
         account = request.flow.share.account
         account.queued -= 1
         account.running += 1
         return Grant(request.ticket.request_id, decision.endpoint.id)
 
-    def _move(self, pool: Pool, request: Request, units: float) -> None:
-        """The service that `request` is charged for changes by `units`."""
+    def _charge(self, pool: Pool, request: Request, units: float) -> None:
+        """`request` takes `units` more service than it is charged."""
         flow = request.flow
         share = flow.share
-        if units > 0:
-            account = share.account
-            step = units / account.weight
-            share.v += step
-            request.share_step += step
-            step = units / account.applications.get(flow.name, 1.0)
-            flow.v += step
-            request.flow_step += step
-        elif units < 0:
-            part = min(1.0, -units / request.charged)
-            request.share_step -= share.refund(request.share_step * part, request.dispatched)
-            request.flow_step -= flow.refund(request.flow_step * part, request.dispatched)
-            share.queue.touch(share)
-        pool.lanes.move(request, units)
+        account = share.account
+        step = units / account.weight
+        share.v += step
         share.served += units
+        request.share_step += step
+        step = units / account.applications.get(flow.name, 1.0)
+        flow.v += step
+        request.flow_step += step
         request.charged += units
+        pool.lanes.charged(request, units)
+
+    def _refund(self, pool: Pool, request: Request, units: float) -> None:
+        """`request`, which is over, took `units` less service than it is charged."""
+        flow = request.flow
+        share = flow.share
+        part = units / request.charged
+        share.refund(request.share_step * part, request.dispatched)
+        share.served -= units
+        flow.refund(request.flow_step * part, request.dispatched)
+        share.queue.touch(share)
+        pool.lanes.refunded(request, units, part)
 
     def _unpark(self, account: Account) -> None:
         if account.running >= account.limit:

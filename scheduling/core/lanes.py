@@ -7,11 +7,13 @@ Source: docs/scheduling.md, "Lanes".
    below nothing; it is capped at twice the costliest request that the pool has seen, so that a
    lane that could not run for a while has no claim on a long stretch afterwards; it is forgotten
    when the lane has nobody waiting.
-2. First comes the lane whose credit covers its next request, the largest credit before the
-   others; then the best rank. So between two dispatches a lane with share s waits for at most
-   (half its next request + L for each other lane with a share) / s + 1.5 L of service, L being the
-   largest request: first it earns its request, at s a unit; from then on only lanes with more
-   credit go before it, and what they have together (at most 2 L each) shrinks by s a unit.
+2. First comes the lane whose credit covers its next request; of several the one with the least
+   slack, (L + cost - credit) / share: its deadline is L / share after its credit covered it, L
+   being the largest request. Then the best rank. So between two dispatches a lane with share s
+   waits for at most (its next request + L) / s + L of service: it earns its request, at s a unit,
+   and has L / s until its deadline. In any stretch each lane covers no more than its share and
+   one request that it had nearly earned, which L / share leaves time for, so that earliest
+   deadlines first are late by no more than one request that had begun before.
 3. A lane and those below it together fill at most `ceiling` of the capacity that is available, by
    requests and by load; but one request is always allowed, so that no lane is closed altogether.
 """
@@ -20,21 +22,16 @@ from __future__ import annotations
 
 from math import floor, inf
 
-from scheduling.core.capacity import FULL
+from scheduling.core.capacity import FULL, Endpoints
 from scheduling.core.model import LaneConfig
 from scheduling.core.request import Request
 from scheduling.core.vtc import FairQueue
 
 
-def _turn(head: Request) -> float:
-    """Lanes whose credit covers their next request first, the largest credit before the others."""
-    credit = head.lane.credit
-    return -credit if credit >= head.ticket.cost else 0.0
-
-
 class Lane:
     __slots__ = (
         "ceiling",
+        "ceilings",
         "credit",
         "load",
         "name",
@@ -52,6 +49,7 @@ class Lane:
         self.queue = FairQueue()
         self.credit = 0.0
         self.served = 0.0
+        self.ceilings: list[Lane] = []  # itself and lanes above, as far as they have one
         self.running = 0
         self.slots = 0  # of `running`, those on available endpoints
         self.load = 0.0  # that these occupy
@@ -76,8 +74,8 @@ class Lanes:
     def __init__(self) -> None:
         self.all: dict[str, Lane] = {}
         self.by_rank: list[Lane] = []
+        self._sharing: list[Lane] = []  # those with a reserved share
         self.largest = 0.0  # the costliest request that this pool has seen
-        self._ceilings: list[Lane] = []
 
     def configure(self, configs: tuple[LaneConfig, ...]) -> None:
         wanted = {config.name: config for config in configs}
@@ -88,7 +86,10 @@ class Lanes:
             lane.configure(wanted.get(name))
         self.all = {n: lane for n, lane in self.all.items() if n in wanted or lane.running}
         self.by_rank = sorted(self.all.values(), key=lambda lane: lane.rank)
-        self._ceilings = [lane for lane in self.by_rank if lane.ceiling < 1]
+        self._sharing = [lane for lane in self.by_rank if lane.share]
+        tops = [lane for lane in self.by_rank if lane.ceiling < 1]
+        for lane in self.by_rank:
+            lane.ceilings = [top for top in tops if top.rank <= lane.rank]
 
     def in_turn(self) -> list[Request]:
         """The next request of each lane that has one, in the order of invariant 2."""
@@ -99,42 +100,49 @@ class Lanes:
                 if head is not None:
                     ready.append(head)
         if len(ready) > 1:
-            ready.sort(key=_turn)  # stable: by rank among equals
+            ready.sort(key=self._slack)  # stable: by rank among equals
         return ready
 
-    def room(self, lane: Lane, max_running: int, max_load: float) -> float:
+    def _slack(self, head: Request) -> float:
+        """Service that may pass before the lane's deadline; none set while credit falls short."""
+        lane, cost = head.lane, head.ticket.cost
+        covered = lane.share and lane.credit >= cost
+        return (self.largest + cost - lane.credit) / lane.share if covered else inf
+
+    def room(self, lane: Lane, ends: Endpoints) -> float:
         """The load that the ceilings over `lane` leave to it; FULL when they leave no slot."""
         room = inf
-        for top in self._ceilings:
-            if top.rank > lane.rank:
-                break
+        for top in lane.ceilings:
             under = [below for below in self.by_rank if below.rank >= top.rank]
             slots = sum(below.slots for below in under)
             if slots == 0:
                 continue
-            if slots >= floor(top.ceiling * max_running + 1e-9):
+            if slots >= floor(top.ceiling * ends.max_running + 1e-9):
                 return FULL
-            room = min(room, top.ceiling * max_load - sum(below.load for below in under))
+            room = min(room, top.ceiling * ends.max_load - sum(below.load for below in under))
         return room
 
-    def move(self, request: Request, units: float) -> None:
-        """`request` is charged for `units` more, or fewer: every waiting lane earns of it, its
-        own lane pays."""
+    def charged(self, request: Request, units: float) -> None:
+        """`request` is charged: every waiting lane earns of it, its own lane pays."""
+        self._earn(units)
         lane = request.lane
         lane.served += units
-        self._earn(units)
-        if units > 0:
-            spent = min(lane.credit, units)
-            request.spent += spent
-            lane.credit -= spent
-        elif units < 0 and lane.queue.queued:
+        spent = lane.credit if lane.credit < units else units
+        request.spent += spent
+        lane.credit -= spent
+
+    def refunded(self, request: Request, units: float, part: float) -> None:
+        """The reverse, for that part of what `request` was charged."""
+        self._earn(-units)
+        lane = request.lane
+        lane.served -= units
+        if lane.queue.queued:
             # Only what was paid comes back: a dispatch by rank without credit took nothing.
-            back = request.spent * min(1.0, -units / request.charged)
-            request.spent -= back
-            lane.credit = min(lane.credit + back, 2 * self.largest)
+            lane.credit = min(lane.credit + request.spent * part, 2 * self.largest)
 
     def _earn(self, units: float) -> None:
-        for lane in self.by_rank:
-            if lane.share and lane.queue.queued:
+        most = 2 * self.largest
+        for lane in self._sharing:
+            if lane.queue.queued:
                 credit = lane.credit + lane.share * units
-                lane.credit = min(max(0.0, credit), 2 * self.largest)
+                lane.credit = most if credit > most else credit if credit > 0 else 0.0

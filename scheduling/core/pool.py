@@ -13,8 +13,8 @@
    the end of waiting come before a full endpoint, for at most the time that one drains. A
    decision in which a better lane has the turn is not bound by any of this.
 4. A lane whose ceiling leaves it no slot has no turn, and holds nobody up.
-5. `locality_quantum`: among the tenants within that much of the least, one whose next request has
-   its prefix on an endpoint with room goes first. Gaps grow by the quantum and by no more.
+5. With a `locality_quantum` a request whose prefix is where there is room goes ahead of its turn,
+   within the bounds of locality.py.
 """
 
 from __future__ import annotations
@@ -22,19 +22,23 @@ from __future__ import annotations
 from math import inf
 from typing import NamedTuple
 
+import msgspec
+
 from scheduling.core.capacity import FULL, Endpoint, Endpoints
 from scheduling.core.lanes import Lane, Lanes
+from scheduling.core.locality import LOOK_AHEAD, at_home, overtake
 from scheduling.core.meter import Meter
 from scheduling.core.model import LaneConfig, PoolConfig
 from scheduling.core.request import Request
 
-LOOK_AHEAD = 8  # tenants, in the order of their turns, that another choice is looked for among
+PASSERS = 4  # tenants, in the order of their turns, that a smaller request is looked for among
 
 
-class Decision(NamedTuple):
+class Decision(msgspec.Struct):
     request: Request
     endpoint: Endpoint
     passed: Request | None = None  # whose turn it was, when it fits nowhere
+    turn: Request | None = None  # whose turn it is, when this one may go ahead of it for locality
 
 
 class Hold(NamedTuple):
@@ -93,8 +97,9 @@ class Pool:
             return None
         hold = NOTHING_HELD
         for head in self.lanes.in_turn():
-            allowed = self.lanes.room(head.lane, ends.max_running, ends.max_load)
-            if allowed == FULL or head.lane.rank >= hold.rank:
+            lane = head.lane
+            allowed = self.lanes.room(lane, ends) if lane.ceilings else inf
+            if allowed == FULL or lane.rank >= hold.rank:
                 continue
             fits = room if room < allowed else allowed
             decision = self._local(head, fits, hold) if self.locality_quantum else None
@@ -103,7 +108,7 @@ class Pool:
                 if hold.blocked is None:
                     hold = self._hold_for(head, allowed)
                     room = ends.room(hold.barred) if hold.barred else room
-                decision = self._smaller(head.lane, min(room, allowed), hold)
+                decision = self._smaller(lane, min(room, allowed), hold)
             if decision is not None:
                 return decision
         return None
@@ -134,21 +139,20 @@ class Pool:
         smallest = lane.queue.smallest()
         if smallest is None or smallest.ticket.load > room:
             return None
-        return lane.queue.find(LOOK_AHEAD, passing) or passing(smallest)
+        return lane.queue.find(PASSERS, passing) or passing(smallest)
 
-    def _local(self, head: Request, room: float, hold: Hold) -> Decision | None:
-        until = head.flow.share.v + self.locality_quantum
-
-        def at_home(request: Request) -> Decision | None:
+    def _local(self, turn: Request, room: float, hold: Hold) -> Decision | None:
+        def holder(request: Request) -> Endpoint | None:
             ticket = request.ticket
-            if request.flow.share.v > until or ticket.load > room:
+            if ticket.load > room:
                 return None
-            endpoint = self.endpoints.holder(ticket.load, ticket.prefix)
-            if endpoint is None or endpoint is hold.barred:
-                return None
-            return Decision(request, endpoint, hold.blocked)
+            return self.endpoints.holder(ticket.load, ticket.prefix, hold.barred)
 
-        return head.lane.queue.find(LOOK_AHEAD, at_home)
+        def choose(first: Request) -> Decision | None:
+            found = at_home(first, turn, self.locality_quantum, holder)
+            return None if found is None else Decision(*found, hold.blocked, turn)
+
+        return turn.lane.queue.find(LOOK_AHEAD, choose)
 
     # --- carrying out -----------------------------------------------------------------------
 
@@ -169,21 +173,29 @@ class Pool:
             request.lane.credit = 0.0
 
     def start(self, decision: Decision) -> None:
-        request, endpoint, passed = decision
-        if passed is not None:
-            passed.passed_by += request.ticket.cost
+        request = decision.request
+        if decision.passed is not None:
+            decision.passed.passed_by += request.ticket.cost
+        if decision.turn is not None:
+            overtake(request, decision.turn)
         self.remove(request)
-        self._count(request, 1)
-        self.occupy(request, endpoint)
+        flow = request.flow
+        self.running += 1
+        request.lane.running += 1
+        flow.running += 1
+        flow.share.running += 1
+        self.occupy(request, decision.endpoint)
 
     def end(self, request: Request) -> None:
+        flow = request.flow
+        self.running -= 1
+        request.lane.running -= 1
+        flow.running -= 1
+        flow.share.running -= 1
         self.vacate(request)
-        self._count(request, -1)
 
     def occupy(self, request: Request, endpoint: Endpoint) -> None:
         endpoint.take(request)
-        if request.ticket.prefix:
-            self.endpoints.remember(request.ticket.prefix, endpoint)
         if endpoint.available:
             request.lane.occupy(1, request.ticket.load)
 
@@ -193,12 +205,6 @@ class Pool:
         endpoint.release(request)
         if endpoint.available:
             request.lane.occupy(-1, -request.ticket.load)
-
-    def _count(self, request: Request, change: int) -> None:
-        self.running += change
-        request.lane.running += change
-        request.flow.running += change
-        request.flow.share.running += change
 
     def _recount(self) -> None:
         """Ceilings count what runs on available endpoints; some may have come or gone."""

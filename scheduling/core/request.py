@@ -39,6 +39,7 @@ class Request:
         "flow",
         "flow_step",
         "lane",
+        "overtaken",
         "passed_by",
         "seq",
         "share_step",
@@ -58,6 +59,7 @@ class Request:
         self.before: Request | None = None
         self.after: Request | None = None
         self.passed_by = 0.0  # service of those that went first because it fitted nowhere
+        self.overtaken = 0.0  # service of those that went first for their prefix (locality.py)
         self.dispatched = 0  # tick of its dispatch
         self.endpoint: Endpoint | None = None
         self.charged = 0.0  # service units

@@ -74,7 +74,7 @@ class FairQueue:
                 self._park(share)  # its entry is dead now, and dropped next
                 continue
             head = share.next()
-            if entry[0] == share.v and entry[1] == head.seq:
+            if entry[1] == head.seq and entry[0] == share.v:
                 return head
             share.entry = (share.v, head.seq, share)
             heapreplace(heap, share.entry)
@@ -158,9 +158,11 @@ class FairQueue:
         """Its key may have become smaller."""
         if share.queued == 0 or share.parked:
             return
-        seq = share.next().seq
         entry = share.entry
-        if entry is not None and (entry[0] < share.v or (entry[0] == share.v and entry[1] <= seq)):
+        if entry is not None and entry[0] < share.v:
+            return
+        seq = share.next().seq
+        if entry is not None and entry[0] == share.v and entry[1] <= seq:
             return
         share.entry = (share.v, seq, share)
         heappush(self.heap, share.entry)

@@ -12,6 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from scheduling.core.capacity import FULL
 from scheduling.core.dispatcher import Core
 from scheduling.core.figures import debts, live
+from scheduling.core.lanes import Lane
+from scheduling.core.locality import LOOK_AHEAD
 from scheduling.core.model import (
     EndpointConfig,
     LaneConfig,
@@ -20,8 +22,10 @@ from scheduling.core.model import (
     TenantConfig,
     Ticket,
 )
-from scheduling.core.pool import Pool
+from scheduling.core.pool import PASSERS, Pool
+from scheduling.core.request import Request
 
+QUANTUM = 50.0
 TENANTS = ("alice", "bob", "carol", "dave")
 POOLS = ("chat", "embed")
 LANES = ("critical", "standard", "batch")
@@ -58,7 +62,7 @@ configs = st.builds(
     limits=st.tuples(*[st.sampled_from([None, None, 1, 2])] * 4),
     weights=st.tuples(*[st.sampled_from([0.5, 1.0, 2.0, 5.0])] * 4),
     gone=st.sampled_from([None, None, None, "embed", "standard", "dave"]),
-    quantum=st.sampled_from([0.0, 0.0, 50.0]),
+    quantum=st.sampled_from([0.0, 0.0, QUANTUM]),
     drained=st.sampled_from([None, None, 0, 1]),
 )
 amounts = st.integers(0, 200).map(float)
@@ -228,32 +232,65 @@ class Anything(RuleBasedStateMachine):
 
     @invariant()
     def work_is_conserved(self) -> None:
+        """Who fits waits only for a request whose turn it is and that fits nowhere."""
         for pool in self.core.pools.values() if hasattr(self, "core") else ():
-            # Only one that fits nowhere, and whose turn it is, may keep another waiting.
-            if self.alike or not self.fits_nowhere(pool):
-                assert not self.could_run(pool)
+            blocked: Request | None = None
+            for turn in pool.lanes.in_turn():
+                open_to = self.open_to(pool, turn.lane, blocked)
+                if not open_to:
+                    continue
+                first, *others = self.heads(turn.lane)
+                assert first is turn
+                assert not open_to(first)
+                blocked = blocked or first
+                open_to = self.open_to(pool, turn.lane, blocked) or (lambda _request: False)
+                asked = [*others[: PASSERS - 1], *self.smallest(turn.lane)]
+                for request in asked:
+                    assert not open_to(request) or self.ahead(request, blocked)
+                assert not self.alike or not any(map(open_to, others))
 
-    def could_run(self, pool: Pool) -> list[str]:
-        return [id for id, fits in self.heads(pool) if fits]
-
-    def fits_nowhere(self, pool: Pool) -> list[str]:
-        return [id for id, fits in self.heads(pool) if not fits]
-
-    def heads(self, pool: Pool) -> list[tuple[str, bool]]:
-        """The next request of each tenant that may run, and whether an endpoint takes it."""
-        found = []
+    def open_to(
+        self, pool: Pool, lane: Lane, blocked: Request | None
+    ) -> Callable[[Request], bool] | None:
+        """Whether a request of the lane could run now; None: the lane's ceiling, or `blocked`,
+        which has been passed by as much service as it asks for, keeps all of it waiting."""
         ends = pool.endpoints
-        for lane in pool.lanes.by_rank:
-            room = pool.lanes.room(lane, ends.max_running, ends.max_load)
-            for share in lane.queue.shares.values() if room != FULL else ():
-                account = share.account
-                if share.queued and account.running < account.limit:
-                    ticket = share.next().ticket
-                    fits = ticket.load <= room and any(
-                        ticket.load <= end.room for end in ends.all.values()
-                    )
-                    found.append((ticket.request_id, fits))
-        return found
+        room = pool.lanes.room(lane, ends)
+        ready = [end for end in ends.all.values() if end.room != FULL]
+        if blocked is not None and blocked.passed_by >= max(blocked.ticket.cost, 1e-9):
+            if blocked.ticket.load > pool.lanes.room(blocked.lane, ends):
+                if lane.rank >= blocked.lane.rank:
+                    return None
+            else:
+                barred = ends.nearest_to_fit(blocked.ticket.load)
+                ready = [end for end in ready if end is not barred]
+        if room == FULL:
+            return None
+        return lambda request: (
+            request.ticket.load <= room and any(request.ticket.load <= end.room for end in ready)
+        )
+
+    def ahead(self, request: Request, blocked: Request) -> bool:
+        """Of its lane, and past where the blocked tenant will be once it is served."""
+        share = blocked.flow.share
+        served = share.v + blocked.ticket.cost / share.account.weight
+        return request.lane is blocked.lane and request.flow.share.v > served
+
+    def heads(self, lane: Lane) -> list[Request]:
+        """The next request of each tenant that may run, in the order of their turns."""
+        shares = [s for s in lane.queue.shares.values() if s.queued]
+        may = [s.next() for s in shares if s.account.running < s.account.limit]
+        return sorted(may, key=lambda request: (request.flow.share.v, request.seq))
+
+    def smallest(self, lane: Lane) -> list[Request]:
+        may = [s for s in lane.queue.shares.values() if s.account.running < s.account.limit]
+        heads = [flow.head for share in may for flow in share.flows if flow.head is not None]
+        return sorted(heads, key=lambda request: (request.ticket.load, request.seq))[:1]
+
+    @invariant()
+    def nobody_is_overtaken_for_ever(self) -> None:
+        for request in self.core._requests.values() if hasattr(self, "core") else ():
+            assert request.overtaken <= LOOK_AHEAD * QUANTUM
 
     def total_served(self) -> float:
         return sum(lane.served for pool in self.core.pools.values() for lane in pool.lanes.by_rank)

@@ -161,6 +161,58 @@ def test_within_the_quantum_a_request_goes_first_whose_prefix_is_there() -> None
     assert turns.count("alice") in range(9, 13)
 
 
+def test_within_the_quantum_a_later_request_goes_first_whose_prefix_is_there() -> None:
+    """Of the same application too, past its other requests, until those were overtaken enough."""
+    world = World(config(pool(1, locality_quantum=25)))
+    world.ask("alice", prefix=7)
+    first, second = world.ask("alice", prefix=8), world.ask("alice", prefix=9)
+    for _ in range(5):
+        world.ask("alice", prefix=7)
+    order = []
+    while world.running:
+        order.append(world.end())
+    assert order.index(first) == 3  # after its prefix's two: a third would be more than 25 units
+    assert order.index(second) == 4
+
+
+def test_without_a_quantum_an_application_stays_first_in_first_out() -> None:
+    world = World(config(pool(1)))
+    ids = [world.ask("alice", prefix=7 + number % 3) for number in range(9)]
+    assert [world.end() for _ in ids] == ids
+
+
+def test_tenants_of_a_popular_prefix_do_not_starve_one_without_it() -> None:
+    """Each newcomer starts level with Alice and finds its prefix; within the quantum for ever."""
+    strangers = {f"t{i}": 1.0 for i in range(400)}
+    world = World(config(pool(1, locality_quantum=25), tenants=strangers))
+    names = iter(strangers)
+    world.ask(next(names), prefix=7)
+    alone = world.ask("alice", prefix=8)
+    overtaken = count()
+    while alone not in world.running:
+        world.ask(next(names), prefix=7)
+        world.end()
+        assert next(overtaken) <= 8 * 25 / 10
+
+
+def test_an_endpoint_is_thought_to_hold_what_fits_into_it() -> None:
+    world = World(config(pool(4, 4, load=100)))
+    world.ask("bob", load=1)  # on a, so that b is the emptier one
+    for prefix in (1, 2, 3):
+        world.end(world.ask("alice", load=40, prefix=prefix))  # on b, which holds two of them
+    world.end(next(iter(world.running)))
+    world.ask("bob", load=1)
+    world.ask("bob", load=2)
+    gone, held = world.ask("alice", load=1, prefix=1), world.ask("alice", load=1, prefix=3)
+    assert (world.endpoint[gone], world.endpoint[held]) == ("a", "b")
+
+
+def test_of_two_endpoints_that_hold_a_prefix_the_emptier_takes_it() -> None:
+    world = World(config(pool(4, 4, 4)))
+    ids = [world.ask("alice", prefix=7) for _ in range(4)]
+    assert [world.endpoint[id] for id in ids] == ["a", "a", "b", "b"]  # a was too full, c is empty
+
+
 def test_without_a_quantum_prefixes_do_not_change_turns() -> None:
     world = World(config(pool(1)))
     world.ask("alice", prefix=7)
