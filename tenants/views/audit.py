@@ -12,8 +12,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from django.db.models import QuerySet
-from django.db.models.functions import Left
+from django.db import connection
+from django.db.models import Q, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
@@ -22,7 +22,7 @@ from django.utils import timezone
 from tenants.core.permissions import Action
 from tenants.gate import viewer
 from tenants.models import AuditEntry
-from tenants.models.history import INDEXED_FIELD
+from tenants.models.history import Beginning
 from tenants.moments import read_moment
 from tenants.views.keyset import Keyset
 
@@ -37,6 +37,9 @@ KINDS = (
     "user",
     "token",
     "budget_counter",
+    "alert",
+    "alert_rule",
+    "destination",
 )
 SOURCES = ("page", "api", "command", "admin", "system")
 FILTERS = ("actor", "kind", "name", "field", "source", "since", "until")
@@ -87,14 +90,22 @@ def entries_of(asked: dict[str, str]) -> tuple[QuerySet[AuditEntry], str]:
         if value := asked.get(name):
             entries = entries.filter(**{name: value})
     if name := asked.get("name"):
-        begins = {"name__startswith": name.rstrip("*")}
-        entries = entries.filter(**(begins if name.endswith("*") else {"name": name}))
+        entries = entries.filter(begins(name[:-1]) if name.endswith("*") else Q(name=name))
     if field := asked.get("field"):
-        beginning = Left("field", INDEXED_FIELD)
-        entries = entries.alias(beginning=beginning).filter(
-            beginning=field[:INDEXED_FIELD], field=field
-        )
+        entries = entries.alias(beginning=Beginning("field"))
+        entries = entries.filter(beginning=Beginning.of(field))
+        if Beginning.of(field + " ") == Beginning.of(field):
+            # Were it `field=`, SQLite would put the value into the index's expression and scan all.
+            entries = entries.filter(field__gte=field, field__lte=field)
     return within(entries, asked)
+
+
+def begins(name: str) -> Q:
+    """SQLite finds no index for a beginning, but one for a range, and orders by code point."""
+    found = Q(name__startswith=name)
+    if connection.vendor == "sqlite":
+        found &= Q(name__gte=name, name__lt=f"{name}\U0010ffff")
+    return found
 
 
 def within(

@@ -31,13 +31,16 @@ class Keyset:
 
     @cached_property
     def _found(self) -> list[Model]:
-        """One more than the page shows: it says whether there is another page that way."""
+        """One more than the page shows: it says whether there is another page that way. Which rows
+        is asked of an index alone; only those are then read."""
         rows = self._rows
         if self.backwards:
             rows = rows.filter(self._beyond("gt", self.after)).reverse()
         elif self.before is not None:
             rows = rows.filter(self._beyond("lt", self.before))
-        return list(rows[: self.size + 1])
+        pks = list(rows.values_list("pk", flat=True)[: self.size + 1])
+        read = {row.pk: row for row in self._rows.filter(pk__in=pks)}
+        return [read[pk] for pk in pks]
 
     @cached_property
     def object_list(self) -> list[Model]:

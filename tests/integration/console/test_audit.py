@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -64,6 +65,13 @@ def test_entries_are_found_by_each_filter(
     admin: Client, query: str, entries: list[tuple[str, str]]
 ) -> None:
     assert sorted(found(admin, query)) == sorted(entries)
+
+
+def test_fields_that_begin_alike_for_long_are_told_apart(admin: Client) -> None:
+    urls = [f"http://engine.example/{'x' * 60}/{n}" for n in (1, 2)]
+    endpoints = [{"url": url} for url in urls]
+    services.edit_object("pool", "demo-chat", {"endpoints": endpoints}, actor=ROBOT)
+    assert found(admin, f"field=endpoints.{urls[1]}") == [("demo-chat", f"endpoints.{urls[1]}")]
 
 
 @pytest.mark.usefixtures("changes")
@@ -129,7 +137,7 @@ def test_a_page_counts_nothing_and_asks_as_often_whatever_there_is(admin: Client
             connection,
         ) as queries:
             admin.get("/audit/?name=t1&field=weight&source=api")
-        assert not [each for each in queries if "COUNT(" in each["sql"]]
+        assert not [sql for sql in queries if re.search("COUNT.*tenants_auditentry", sql["sql"])]
         asked.append(len(queries))
     assert asked[0] == asked[1] <= 8
 
