@@ -19,7 +19,13 @@ from gateway.errors import ApiError, Outcome, sse_error_event
 from gateway.exchange import Exchange, Headers
 from gateway.run import Run
 from gateway.upstream.client import EngineClient
-from gateway.upstream.engines import EngineFailed, Response, TransportError, failure
+from gateway.upstream.engines import (
+    EngineFailed,
+    Response,
+    TransportError,
+    failure,
+    stream_refusal,
+)
 from gateway.wire.headers import ratelimit_headers, to_caller
 from gateway.wire.request import ParsedCall
 from gateway.wire.stream import StreamMeter
@@ -122,6 +128,8 @@ class Relay:
         try:
             async for chunk in self._pieces(response, run.first_by):
                 shown = meter.feed(chunk)
+                if meter.error is not None and not meter.tokens and not exchange.started:
+                    return stream_refusal(meter.error)
                 if meter.error is not None:
                     shown = shown.removesuffix(DONE)
                 elif meter.done:

@@ -195,6 +195,12 @@ def refusal(status: int, said: EngineError | None, retry_after: str | None) -> A
     return ApiError(Outcome.ENGINE_ERROR, f"The engine refused the gateway's call (HTTP {status}).")
 
 
+def stream_refusal(said: EngineError) -> ApiError:
+    """A stream that began with an error: its code is what the status would have been."""
+    code = int(said.code) if said.code.isdigit() else 500
+    return refusal(code if 400 <= code <= 599 else 500, said, None)
+
+
 def failure(error: TransportError) -> ApiError:
     """A connection that failed, before or in the middle of an answer."""
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):

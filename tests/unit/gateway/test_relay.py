@@ -11,7 +11,7 @@ import pytest
 
 from gateway import relay
 from gateway.upstream.client import EngineClient
-from tests.unit.gateway.cast import A, snapshot
+from tests.unit.gateway.cast import A, B, snapshot
 from tests.unit.gateway.world import SSE, Stream, World, full_stream, streamed, whole
 from tests.unit.wire.frames import DONE, counts, event, finish, role, token, usage
 
@@ -98,6 +98,26 @@ async def test_the_engines_own_error_event_is_not_followed_by_another() -> None:
     assert caller.body == token() + said
     assert world.record.status == 502
     assert world.is_empty
+
+
+@pytest.mark.parametrize("code", [500, "500", None, "out_of_memory", 99])
+async def test_a_stream_that_begins_with_an_error_is_a_failure_before_any_answer(code: Any) -> None:
+    said = event({"error": {"message": "out of memory", "type": "server_error", "code": code}})
+    world = World()
+    caller = await world.ask(streamed(said, DONE), streamed(*full_stream()), stream=True)
+    assert (caller.status, len(world.asked)) == (200, 2)
+    assert b"out of memory" not in caller.body
+    assert (world.record.endpoint, world.record.completion_tokens) == (B, 2)
+    assert world.is_empty
+
+
+async def test_a_stream_that_begins_with_the_callers_own_fault_is_that_fault() -> None:
+    said = event({"error": {"message": "temperature must be 0 or more", "code": 400}})
+    world = World()
+    caller = await world.ask(streamed(said, DONE), stream=True)
+    assert (caller.status, caller.error["code"], len(world.asked)) == (400, "invalid_request", 1)
+    assert caller.error["message"] == "temperature must be 0 or more"
+    assert (world.record.cost, world.is_empty) == (0, True)
 
 
 async def test_a_break_after_done_is_no_break() -> None:
