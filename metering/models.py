@@ -11,13 +11,13 @@ from __future__ import annotations
 from django.db import models
 from django.db.models import F, Q
 
-from metering.models_alerts import (  # noqa: F401  models of this app, for Django to find
+from metering.models_alerts import (
     Alert,
     AlertDelivery,
     AlertDestination,
     AlertRule,
 )
-from metering.models_rollup import (  # noqa: F401  models of this app, for Django to find
+from metering.models_rollup import (
     LiveHour,
     LiveMinute,
     TouchedMinute,
@@ -27,6 +27,27 @@ from metering.models_rollup import (  # noqa: F401  models of this app, for Djan
     UsageMinute,
     UsageQuarter,
 )
+
+__all__ = [
+    "Alert",
+    "AlertDelivery",
+    "AlertDestination",
+    "AlertRule",
+    "BudgetWindow",
+    "Correction",
+    "GatewayCheck",
+    "GatewaySample",
+    "Learnt",
+    "LiveHour",
+    "LiveMinute",
+    "TouchedMinute",
+    "TouchedQuarter",
+    "UsageDay",
+    "UsageHour",
+    "UsageMinute",
+    "UsageQuarter",
+    "UsageRow",
+]
 
 
 class UsageRow(models.Model):

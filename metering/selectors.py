@@ -101,9 +101,7 @@ class EstimateError:
 
     model: str
     bytes_per_token: float | None
-    prompt_error: float | None  # relative, on the mean; of the estimate from bytes alone
     output_tokens: float | None  # of an answer, on the mean
-    output_error: float | None  # tokens, on the mean
     prompt: Errors  # of what admission held, against what the engine counted
     output: Errors
 
@@ -213,17 +211,18 @@ def estimate_errors() -> dict[str, EstimateError]:
     learnt.restore(known, output, prompt)
     of_output, of_prompt = ErrorBook(), ErrorBook()
     learnt.restore_errors(known, of_output, of_prompt)
-    outputs, prompts = output.errors(), prompt.errors()
-    nothing = (None, None)
+    lengths = {model: mean for model, (mean, _) in output.errors().items()}
+    ratios = {model: ratio for model, (ratio, _) in prompt.errors().items()}
+    outputs, prompts = of_output.models(), of_prompt.models()
     return {
         model: EstimateError(
-            model,
-            *prompts.get(model, nothing),
-            *outputs.get(model, nothing),
-            of_prompt.models().get(model) or Errors(),
-            of_output.models().get(model) or Errors(),
+            model=model,
+            bytes_per_token=ratios.get(model),
+            output_tokens=lengths.get(model),
+            prompt=prompts.get(model) or Errors(),
+            output=outputs.get(model) or Errors(),
         )
-        for model in sorted({*outputs, *prompts, *of_output.models(), *of_prompt.models()})
+        for model in sorted({*lengths, *ratios, *outputs, *prompts})
     }
 
 

@@ -27,11 +27,13 @@ def queue(at: datetime) -> int:
     """Returns how many messages were queued."""
     known = rules()
     queued = 0
+    seen: dict[str, Any]
+    told: dict[str, Any]
     for alert in Alert.objects.filter(resolved_at=None):
         rule = known.get(alert.kind)
         if alert.told_at is None:
-            told = {"told_at": at}
-            queued += _queue(alert, "opened", _wanting(alert, rule), {"told_at": None}, told, at)
+            seen, told = {"told_at": None}, {"told_at": at}
+            queued += _queue(alert, "opened", _wanting(alert, rule), seen, told, at)
         elif _is_due(alert, rule, at):
             told = {"told_at": at, "reminders": F("reminders") + 1}
             seen = {"told_at": alert.told_at, "acknowledged_at": None}
