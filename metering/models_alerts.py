@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from metering.core.alert_kinds import LEVELS
+from metering.core.alert_kinds import KINDS, LEVELS, label
 
 SHAPES = ("email", "webhook")
 EVENTS = ("opened", "reminder", "resolved", "test")
@@ -50,6 +50,16 @@ class Alert(models.Model):
 
     def __str__(self) -> str:
         return f"{self.kind}: {self.subject}"
+
+    @property
+    def label(self) -> str:
+        return label(self.kind)
+
+    @property
+    def do(self) -> str:
+        """What whoever sees it may do about it."""
+        kind = KINDS.get(self.kind)
+        return kind.do if kind else ""
 
 
 class AlertRule(models.Model):

@@ -16,6 +16,7 @@ log = structlog.get_logger("fairlane.alerts")
 
 def note(kind: str, subject: str, message: str, at: datetime) -> None:
     """It is so now; an alert that is open already counts once more."""
+    message = message.rstrip(".")  # pages and mails go on after it
     known = Alert.objects.filter(kind=kind, subject=subject, resolved_at=None)
     again = {"message": message, "last_at": at, "count": F("count") + 1}
     if known.update(**again):

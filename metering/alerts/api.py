@@ -15,7 +15,7 @@ from rest_framework.response import Response
 
 from metering.alerts import services
 from metering.alerts.rules import rules
-from metering.core.alert_kinds import KINDS, label
+from metering.core.alert_kinds import KINDS
 from metering.models import Alert
 from tenants.api.base import Api
 from tenants.api.described import lists, says
@@ -93,7 +93,7 @@ def told() -> Any:
     def tell(alert: Alert) -> dict[str, Any]:
         rule = known.get(alert.kind)
         fields = {name: getattr(alert, name, None) for name in AlertOut.model_fields}
-        fields |= {"pk": alert.pk, "label": label(alert.kind), "state": state_of(alert)}
+        fields |= {"pk": alert.pk, "state": state_of(alert)}
         return AlertOut.model_validate(
             fields | {"level": rule.level if rule else "warning"}
         ).model_dump()

@@ -10,7 +10,7 @@ from typing import Any
 from django.conf import settings
 from django.urls import reverse
 
-from metering.core.alert_kinds import KINDS, Rule, label
+from metering.core.alert_kinds import Rule
 from metering.models import AlertDelivery
 
 TEST_TEXT = "This is a test of an alert destination. Nothing is wrong."
@@ -53,17 +53,17 @@ def message_of(delivery: AlertDelivery, known: Mapping[str, Rule]) -> Message:
             *(name, delivery.event, None, "test", "Test message", "warning", subject, TEST_TEXT),
             *("", None, None, None, address("alerts")),
         )
-    kind, rule = KINDS.get(alert.kind), known.get(alert.kind)
+    rule = known.get(alert.kind)
     return Message(
         id=name,
         event=delivery.event,
         alert=alert.pk,
         kind=alert.kind,
-        label=label(alert.kind),
+        label=alert.label,
         level=rule.level if rule else "warning",
         subject=alert.subject,
         message=alert.message,
-        do=kind.do if kind else "",
+        do=alert.do,
         first_at=alert.first_at,
         last_at=alert.last_at,
         resolved_at=alert.resolved_at,

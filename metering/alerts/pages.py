@@ -18,7 +18,7 @@ from django.views.decorators.cache import never_cache
 from metering.alerts import services
 from metering.alerts.forms import DestinationForm, RuleForm
 from metering.alerts.rules import rules
-from metering.core.alert_kinds import KINDS, Rule, label
+from metering.core.alert_kinds import KINDS, Rule
 from metering.models import Alert, AlertDelivery, AlertDestination
 from metering.models_alerts import SHAPES
 from tenants.core.issue import Invalid
@@ -61,7 +61,7 @@ def alerts(request: HttpRequest) -> HttpResponse:
     query.pop("page", None)
     context = {
         "page": page,
-        "rows": [(alert, known.get(alert.kind), label(alert.kind)) for alert in page],
+        "rows": [(alert, known.get(alert.kind)) for alert in page],
         "asked": asked,
         "states": STATES.items(),
         "kinds": KINDS.values(),
@@ -92,7 +92,6 @@ def alert(request: HttpRequest, number: int) -> HttpResponse:
         raise Http404
     context = {
         "alert": row,
-        "label": label(row.kind),
         "rule": rules().get(row.kind),
         "deliveries": row.deliveries.select_related("destination").order_by("id")[:100],
     }
@@ -108,7 +107,7 @@ def acknowledge(request: HttpRequest, number: int) -> HttpResponse:
     except Invalid as error:
         messages.error(request, error.issues[0].message.capitalize() + ".")
     else:
-        messages.success(request, f"{label(row.kind)}: {row.subject} is acknowledged.")
+        messages.success(request, f"{row.label}: {row.subject} is acknowledged.")
     return redirect("alert", number)
 
 
