@@ -236,6 +236,11 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
         "schedule": 3600.0,
         "options": {"expires": 3600.0},
     },
+    "forget sessions": {
+        "task": "fairlane.tasks.forget_sessions",
+        "schedule": 3600.0,
+        "options": {"expires": 3600.0},
+    },
     "forget live samples": {
         "task": "metering.tasks.purge_samples",
         "schedule": 300.0,

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+from django.conf import settings
+from django.contrib.sessions.models import Session
+from django.utils import timezone
+
 from fairlane import simulations
 from fairlane.celery import app
 from tenants.api import idempotency
@@ -17,3 +23,16 @@ def run_simulations() -> int:
 def forget_answers() -> int:
     """Of idempotent orders, after a day; and simulations, after a week."""
     return idempotency.forget() + simulations.forget()
+
+
+@app.task
+def forget_sessions() -> int:
+    """Sessions that are over, and wrong passwords that count no more; returns how many."""
+    over, _ = Session.objects.filter(expire_date__lt=timezone.now()).delete()
+    if not settings.FAIRLANE_LOGIN_ATTEMPTS:
+        return over
+    from axes.models import AccessAttempt  # not there where sign-in is not throttled
+
+    since = timezone.now() - timedelta(minutes=settings.FAIRLANE_LOGIN_LOCK_MINUTES)
+    tried, _ = AccessAttempt.objects.filter(attempt_time__lt=since).delete()
+    return over + tried

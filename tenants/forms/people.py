@@ -11,7 +11,9 @@ ROLE_HELP = "Admins change everything, operators see everything; the others see 
 
 
 class RoleForm(PartForm):
-    role = forms.ChoiceField(label="Role", choices=choices(*ROLES), help_text=ROLE_HELP)
+    role = forms.ChoiceField(
+        label="Role", choices=choices(*ROLES), initial="tenant-viewer", help_text=ROLE_HELP
+    )
     tenant = forms.ChoiceField(
         label="Tenant",
         required=False,

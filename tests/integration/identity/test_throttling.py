@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 from axes.models import AccessAttempt
+from django.contrib.sessions.models import Session
 from django.core.management import call_command
 from django.test import Client
 from django.utils import timezone
 
+from fairlane.tasks import forget_sessions
 from tests import builders
 from tests.integration.identity.conftest import sign_in
 
@@ -82,3 +84,17 @@ def test_an_admin_with_a_shell_ends_it(capsys: pytest.CaptureFixture[str]) -> No
     call_command("users", "unlock", "--username", "alice")
     assert "forgotten" in capsys.readouterr().out
     assert sign_in(Client(), "alice", builders.PASSWORD).status_code == 302
+
+
+def test_what_is_over_is_forgotten(admin: Client) -> None:
+    gone = Client()
+    sign_in(gone, "bob", builders.PASSWORD)
+    fail(1, "alice")
+    fail(1, "vic")
+    AccessAttempt.objects.filter(username="vic").update(
+        attempt_time=timezone.now() - timedelta(minutes=16)
+    )
+    Session.objects.filter(pk=gone.session.session_key).update(expire_date=timezone.now())
+    assert forget_sessions() == 2
+    assert [each.username for each in AccessAttempt.objects.all()] == ["alice"]
+    assert admin.get("/account/").status_code == 200
