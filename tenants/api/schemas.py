@@ -45,14 +45,14 @@ class Reason(Body):
 
 class NewKey(Reason):
     tenant: str
-    application: str | None = None
-    name: str = ""
-    expires_days: float | None = None
-    budgets: list[Budget] = []
+    application: Annotated[str | None, Field(description="One of the tenant's.")] = None
+    name: Annotated[str, Field(description="What people call it.")] = ""
+    expires_days: Annotated[float | None, Field(description="From now on; null: never.")] = None
+    budgets: Annotated[list[Budget], Field(description="Beside the tenant's.")] = []
 
 
 class RotateKey(Reason):
-    grace_hours: float = 0
+    grace_hours: Annotated[float, Field(description="How long the old secret works on.")] = 0
 
 
 class EditKey(Reason):

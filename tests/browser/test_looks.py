@@ -30,15 +30,20 @@ PAGES = {
     "pool-edit": "/pools/demo-chat/edit/",
     "budgets": "/budgets/",
     "policy": "/policy/",
+    "policy-edit": "/policy/edit/",
+    "bulk": "/bulk/tenants/?name=acme&name=hooli",
     "revisions": "/revisions/",
     "revision": "/revisions/2/",
     "restore": "/revisions/1/restore/",
+    "undo-clash": "/revisions/2/revert/",
     "keys": "/keys/",
     "key-new": "/new/key/",
     "users": "/users/",
     "audit": "/audit/",
     "delete": "/tenants/stark/delete/",
     "api-docs": "/api/docs/",
+    "admin": "/admin/",
+    "admin-list": "/admin/tenants/auditentry/?kind=tier",
     "not-found": "/nowhere/",
 }
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
@@ -49,6 +54,13 @@ SERIOUS = ("serious", "critical")
 def seeded(people: dict[str, Any]) -> dict[str, Any]:
     services.edit_object(
         "tenant", "globex", {"weight": 6}, actor=builders.ROOT, reason="They pay for more"
+    )
+    services.edit_object(
+        "tenant",
+        "globex",
+        {"weight": 7, "timezone": "Europe/Paris"},
+        actor=builders.ROOT,
+        reason="More",
     )
     services.create_key("acme", "support-bot", "chat widget", actor=builders.ROOT)
     gone, _ = services.create_key("globex", None, "old script", 30, actor=builders.ROOT)
