@@ -76,6 +76,7 @@
   }
   document.body.addEventListener("htmx:afterSettle", () => { if (stale) stale.hidden = true; });
 
+  document.querySelector(".segments.scroll [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   draw();
   document.body.addEventListener("htmx:afterSettle", draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);

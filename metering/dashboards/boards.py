@@ -35,7 +35,7 @@ class Kind:
     make: Callable[[Watch], Board]
     filters: tuple[str, ...]
     legend: str = "ink"  # whose colours the charts have in common
-    range: str = "1h"
+    ranged: bool = True  # False: it is about this moment
 
 
 KINDS = {
@@ -46,7 +46,7 @@ KINDS = {
         Kind("throttles", "Throttles", refusals, ("tenant", "lane", "pool")),
         Kind("lanes", "Lanes", lanes_board, ("lane", "pool"), "lane_ink"),
         Kind("pools", "Pools", pools_board, ("pool",), "pool_ink"),
-        Kind("budgets", "Budgets", budgets_board, ("tenant",), ""),
+        Kind("budgets", "Budgets", budgets_board, ("tenant",), "", ranged=False),
         Kind("neighbours", "Noisy neighbours", neighbours, ("tenant", "pool"), ""),
     )
 }
@@ -61,7 +61,7 @@ def board(request: HttpRequest, name: str = "overview") -> HttpResponse:
         return HttpResponseRedirect(f"{request.path}?{ranges.replaced(request.GET, absolute)}")
     document, at = policy.current_document(), timezone.now()
     given = {field: request.GET.get(field, "").strip() for field in kind.filters}
-    watch = Watch(ranges.chosen(request.GET, at, kind.range), Filters(**given), document, at)
+    watch = Watch(ranges.chosen(request.GET, at), Filters(**given), document, at)
     made = kind.make(watch)
     wanted = request.GET.get("csv")
     if wanted is not None:

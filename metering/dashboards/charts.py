@@ -58,6 +58,6 @@ def _plain(cell: Cell) -> Cell:
     """Whole numbers without their .0; a text that a spreadsheet would run is made harmless."""
     if isinstance(cell, float) and cell.is_integer():
         return int(cell)
-    if isinstance(cell, str) and cell[:1] in "=+-@\t\r":
+    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
         return f"'{cell}"
     return cell

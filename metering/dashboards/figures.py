@@ -59,14 +59,14 @@ def stacked(
 ) -> Figure:
     """Amounts on top of each other; with `percent`, each moment adds up to 100."""
     data = []
+    tops = [sum(v or 0.0 for v in step) for step in zip(*values.values(), strict=False)]
     for name in ink.order(values):
         trace = _trace(name, times, values[name], ink)
         trace |= {"stackgroup": "all", "mode": "none", "fillcolor": ink.colour(name)}
-        trace["hovertemplate"] = "%{y:.1f}%" if percent else f"%{{y:,.4~g}} {unit}"
+        trace["hovertemplate"] = "%{y:.1f}%" if percent else f"%{{y:{plain(tops)}}} {unit}"
         if percent:
             trace["groupnorm"] = "percent"
         data.append(trace)
-    tops = [sum(v or 0.0 for v in step) for step in zip(*values.values(), strict=False)]
     axis = {"ticksuffix": "%", "range": [0, 100]} if percent else amounts(tops)
     return {"data": data if any(tops) else [], "layout": _layout(times, axis)}
 
@@ -80,13 +80,13 @@ def lines(
 ) -> Figure:
     """`unit` stands behind each figure; `most` is where the axis ends at least."""
     data = []
+    shown = [value for row in values.values() for value in row if value is not None]
     for name in ink.order(values):
         trace = _trace(name, times, values[name], ink)
         trace |= {"mode": _mode(values[name]), "marker": {"size": 4}, "connectgaps": False}
         trace["line"] = {"color": ink.colour(name), "dash": ink.dash(name), "width": 1.8}
-        trace["hovertemplate"] = f"%{{y:,.4~g}}{_spaced(unit)}"
+        trace["hovertemplate"] = f"%{{y:{plain(shown)}}}{_spaced(unit)}"
         data.append(trace)
-    shown = [value for row in values.values() for value in row if value is not None]
     axis = amounts(shown) | {"ticksuffix": _spaced(unit)}
     if most is not None:
         axis["range"] = [0, max([most, *(value * 1.05 for value in shown)])]
@@ -109,8 +109,8 @@ def bars(names: Sequence[str], values: Values, ink: Ink, unit: str) -> Figure:
     """One lying bar a name, in the order given, first on top."""
     trace = _bar(names, values)
     trace["marker"] = {"color": [ink.colour(name) for name in names]}
-    trace["hovertemplate"] = f"%{{y}}: %{{x:,.4~g}}{_spaced(unit)}<extra></extra>"
     shown = [value for value in values if value is not None]
+    trace["hovertemplate"] = f"%{{y}}: %{{x:{plain(shown)}}}{_spaced(unit)}<extra></extra>"
     return {"data": [trace] if any(shown) else [], "layout": _lying(shown, unit)}
 
 
@@ -168,11 +168,13 @@ def held(
     figure = stacked(times, served, ink, "units a minute", percent=False)
     line = _trace(f"{who} waiting", times, waiting, ink)
     line |= {"mode": "lines", "yaxis": "y2", "line": {"width": 2.4, "dash": "dot"}, "meta": "text"}
-    line["hovertemplate"] = "%{y:,.3~g} requests"
     shown = [value for value in waiting if value is not None]
+    line["hovertemplate"] = f"%{{y:{plain(shown)}}} requests"
     figure["layout"]["yaxis2"] = amounts(shown) | {
         "overlaying": "y",
         "side": "right",
+        "tickmode": "auto",
+        "nticks": 5,
         "showgrid": False,
         "title": {"text": "waiting", "standoff": 6},
     }
@@ -193,10 +195,16 @@ def amounts(values: Iterable[float]) -> Figure:
     """An axis from zero whose figures are short and never in thousandths' letters."""
     largest = max((abs(value) for value in values), default=0.0)
     axis: Figure = {"rangemode": "tozero", "exponentformat": "none"}
-    axis["tickformat"] = "~s" if largest >= 10_000 else ",.4~g"
+    axis["tickformat"] = "~s" if largest >= 10_000 else ",.4~r"
     if not largest:
         axis["range"] = [0, 1]
     return axis
+
+
+def plain(values: Iterable[float]) -> str:
+    """The format of a figure that is read, not glanced at: no powers of ten, no thousandths."""
+    largest = max((abs(value) for value in values), default=0.0)
+    return ",.0f" if largest >= 1_000 else ",.1~f" if largest >= 10 else ",.3~r"
 
 
 def _scaled(values: Values, scale: float) -> list[float | None]:

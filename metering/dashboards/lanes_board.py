@@ -44,7 +44,7 @@ def reserved_chart(watch: Watch, found: Lanes) -> Chart:
     reserved = [100 * lane.reserved_share for lane in asked if lane.name in parts]
     figure = figures.pairs(names, {"got": got, "reserved": reserved}, watch.lane_ink)
     rows_of = list(zip(names, got, reserved, strict=True))
-    note = "filled: its part of the service in steps in which it waited; outlined: reserved"
+    note = "filled: of what was served while it waited; outlined: reserved"
     header = ("lane", "got_percent", "reserved_percent")
     return Chart("reserved", "Share against reserved share", figure, header, rows_of, note, NOTHING)
 
@@ -65,7 +65,7 @@ def wait_chart(watch: Watch, found: Lanes) -> Chart:
     waits = watch.rows(found, lambda each: each.oldest_wait_s * 1000)
     figure = figures.durations(watch.grid.times, waits, watch.lane_ink)
     seconds = {name: [(v or 0.0) / 1000 for v in row] for name, row in waits.items()}
-    note = "the longest that a request at the head of the lane had waited; CSV in seconds"
+    note = "of the request at its head, the longest; CSV in seconds"
     return watch.over_time("wait", "Oldest wait", seconds, figure, note, empty=NOTHING)
 
 

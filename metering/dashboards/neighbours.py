@@ -176,7 +176,7 @@ def sentence(case: Case, watch: Watch, total: Total | None) -> str:
     if first is None or last is None:
         return _did_not_wait(who, watch.span, total)
     lanes = " and ".join(sorted(case.lanes))
-    told = f"Between {_clock(first, last)} {who} waited {_amount(case.waited_s)} s in {lanes}"
+    told = f"Between {_clock(first, last)} {who} waited {_waited(case.waited_s)} in {lanes}"
     limit = own_limit(who, watch.document)
     if limit and case.running_s / case.waiting_s >= OWN_LIMIT * limit:
         return f"{told}; meanwhile it had all {limit} requests running that its own limit allows."
@@ -262,6 +262,11 @@ def _amount(value: float) -> str:
             scale = 1e3 if unit == " k" else size
             return f"{value / scale:.3g}{unit}"
     return f"{value:,.0f}"
+
+
+def _waited(seconds: float) -> str:
+    """Of all its requests together."""
+    return f"{seconds:,.0f} s" if seconds < 10_000 else f"{seconds / 3600:,.1f} h"
 
 
 def _seconds(milliseconds: float) -> str:

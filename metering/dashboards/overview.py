@@ -150,7 +150,7 @@ def debt_chart(watch: Watch) -> Chart:
         "Fairness debt",
         values,
         figures.debts(watch.grid.times, values, watch.ink, bound),
-        "units, the furthest from zero of each step; above zero is owed, dashed is the bound",
+        "units; above zero is owed, dashed is the bound",
         empty="Nobody waited in this range, so nobody is owed anything.",
     )
 

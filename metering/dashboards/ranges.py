@@ -130,7 +130,7 @@ def between(since: datetime, until: datetime, at: datetime) -> Span:
     step = next((each for each in STEPS if length / each <= MOST_STEPS), DAY)
     zone = get_current_timezone()
     first, last = (each.astimezone(zone).strftime("%d %b %H:%M") for each in (since, until))
-    return Span("", f"{first} to {last}", since, until, step, 30 if until > at else 0)
+    return Span("", f"the range {first} – {last}", since, until, step, 30 if until > at else 0)
 
 
 def moments(asked: Mapping[str, str], at: datetime) -> tuple[datetime, datetime]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 from metering.counting import Total
@@ -73,9 +73,9 @@ def tenant_chart(watch: Watch) -> Chart:
 
 def reason_time_chart(watch: Watch) -> Chart:
     found = watch.series((), tallies=("throttled",))
-    most = [reason.name for reason in told(watch)[:MOST_REASONS]]
+    most = [limit for limit, _ in by_limit(watch)]
     points = (
-        (place, reason if reason in most else figures.OTHERS, float(number))
+        (place, limit if (limit := limit_of(reason)) in most else figures.OTHERS, float(number))
         for (place, _), each in found.items()
         for reason, number in each.throttled.items()
     )
@@ -95,34 +95,47 @@ def reason_time_chart(watch: Watch) -> Chart:
 
 
 def reason_chart(watch: Watch) -> Chart:
-    """Lying bars, one a reason, the tenants stacked in it."""
-    most = told(watch)[:MOST_REASONS]
-    names = watch.ink.order({tenant for reason in most for tenant, _ in reason.tenants})
+    """Lying bars, one a limit, the tenants stacked in it."""
+    most = by_limit(watch)
+    limits = [limit for limit, _ in most]
     data = [
         {
             "type": "bar",
             "orientation": "h",
             "name": name,
-            "y": [reason.name for reason in most],
-            "x": [dict(reason.tenants).get(name, 0) for reason in most],
+            "y": limits,
+            "x": [by.get(name, 0) for _, by in most],
             "marker": {"color": watch.ink.colour(name)},
             "hovertemplate": "%{y}: %{x:,} refused",
         }
-        for name in names
+        for name in watch.ink.order({tenant for _, by in most for tenant in by})
     ]
-    figure = figures.bars([r.name for r in most], [r.requests for r in most], watch.ink, "")
+    figure = figures.bars(limits, [sum(by.values()) for _, by in most], watch.ink, "")
     figure["data"] = data
     figure["layout"]["barmode"] = "stack"
-    rows = [(reason.name, *pair) for reason in most for pair in reason.tenants]
     return Chart(
         "limits",
         "Refused, by limit and tenant",
         figure,
         ("limit", "tenant", "requests"),
-        rows,
+        [(limit, *pair) for limit, by in most for pair in by.items()],
         "over the whole range",
         "Nothing was refused in this range.",
     )
+
+
+def limit_of(reason: str) -> str:
+    """Budgets of one name are one limit, whoever's they are."""
+    return f"budget {reason.rpartition('/')[2]}" if ":" in reason else reason
+
+
+def by_limit(watch: Watch) -> list[tuple[str, dict[str, int]]]:
+    """The limits that refused most, each by tenant, most first."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
+    for reason in told(watch):
+        found[limit_of(reason.name)].update(dict(reason.tenants))
+    most = sorted(found.items(), key=lambda each: (-each[1].total(), each[0]))[:MOST_REASONS]
+    return [(limit, dict(by.most_common())) for limit, by in most]
 
 
 def told(watch: Watch) -> list[Reason]:

@@ -36,7 +36,16 @@ class Line:
     """One application, model, key or day."""
 
     share: Share
-    money: str  # with its currency; empty where nothing has a price
+    total: Total
+
+    @property
+    def money(self) -> str:
+        """With its currency; empty where nothing has a price."""
+        return money_of(self.total)
+
+    @property
+    def exact_money(self) -> str:
+        return " + ".join(f"{amount:f} {currency}" for currency, amount in amounts(self.total))
 
     @property
     def name(self) -> str:
@@ -53,7 +62,7 @@ def usage(name: str, document: Document, span: Span, at: datetime) -> dict[str, 
     lines = {each: by(each, groups) for each in DIMENSIONS}
     return {
         "share": shares_of({name: whole})[0] if whole.requests else None,
-        "money": money_of(whole),
+        "money": money_of(whole, round_from=1),
         "priced": bool(whole.tallies["money"]),
         "lines": lines,
         "days": days,
@@ -87,7 +96,7 @@ def by(dimension: str, groups: Mapping[tuple[str, ...], Total]) -> list[Line]:
     place, totals = DIMENSIONS.index(dimension), dict[str, Total]()
     for group, total in groups.items():
         totals.setdefault(group[place], Total()).add(total)
-    return [Line(share, money_of(totals[share.name])) for share in shares_of(totals)]
+    return [Line(share, totals[share.name]) for share in shares_of(totals)]
 
 
 def by_day(reading: Reading, of: Mapping[str, str], span: Span) -> list[Line]:
@@ -96,7 +105,7 @@ def by_day(reading: Reading, of: Mapping[str, str], span: Span) -> list[Line]:
     found = reading.series(edges, (), of, TALLIES)
     totals = {f"{localtime(edges[n]):%Y-%m-%d}": total for (n, _), total in found.items()}
     shares = sorted(shares_of(totals), key=lambda share: share.name, reverse=True)
-    return [Line(share, money_of(totals[share.name])) for share in shares]
+    return [Line(share, totals[share.name]) for share in shares]
 
 
 def midnights(span: Span) -> list[datetime]:
@@ -111,16 +120,22 @@ def midnights(span: Span) -> list[datetime]:
         edges.append(at)
 
 
-def money_of(total: Total) -> str:
-    """ "1.234567 USD"; the currencies that it was priced in."""
-    amounts = sorted(total.tallies["money"].items())
-    return " + ".join(f"{Decimal(nano) / 10**9:,.6f} {currency}" for currency, nano in amounts)
+def money_of(total: Total, round_from: int = 100) -> str:
+    """As in 1.2346 USD; the currencies that it was priced in."""
+    return " + ".join(
+        f"{amount:,.{2 if amount >= round_from else 4}f} {currency}"
+        for currency, amount in amounts(total)
+    )
+
+
+def amounts(total: Total) -> list[tuple[str, Decimal]]:
+    return [(name, Decimal(nano) / 10**9) for name, nano in sorted(total.tallies["money"].items())]
 
 
 def csv_of(dimension: str, lines: Sequence[Line]) -> Chart:
     header = (dimension, *ADDED_UP, "money")
     rows = [
-        (line.name, *(getattr(line.share, name) for name in ADDED_UP), line.money.replace(",", ""))
+        (line.name, *(getattr(line.share, name) for name in ADDED_UP), line.exact_money)
         for line in lines
     ]
     return Chart(f"{dimension}s", dimension, {}, header, rows)

@@ -1,0 +1,210 @@
+"""The operator's dashboards from outside: addresses, filters, CSV, who may look, how many queries;
+and the noisy neighbour, named with the units it held."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from metering.dashboards import ranges
+from metering.dashboards.boards import KINDS
+from metering.dashboards.neighbours import neighbours
+from metering.dashboards.watching import Filters, Watch
+from metering.models import LiveMinute
+from tenants.core.document import Document
+from tests import builders
+
+pytestmark = [pytest.mark.django_db, pytest.mark.store]
+AT = datetime(2026, 11, 29, 14, 2, tzinfo=UTC)
+MOST_QUERIES = 24
+
+
+def address(name: str) -> str:
+    return "/" if name == "overview" else f"/watch/{name}/"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_board_is_shown_empty_and_full_within_the_same_number_of_queries(
+    admin: Client, name: str, django_assert_max_num_queries: Any
+) -> None:
+    for filled in (False, True):
+        if filled:
+            builders.seed_usage(timezone.now(), hours=1.5)
+            builders.seed_samples(minutes=20)
+        for query in ("?range=1h", "?range=7d&tenant=acme", "?range=90d&pool=demo-chat"):
+            admin.get(address(name) + query)
+            with django_assert_max_num_queries(MOST_QUERIES):
+                answer = admin.get(address(name) + query)
+            assert answer.status_code == 200
+            for chart in answer.context["charts"]:
+                lines = admin.get(f"{address(name)}{query}&csv={chart.name}").content.decode()
+                assert lines.splitlines()[0] == ",".join(chart.header)
+                assert not filled or f"csv={chart.name}" in answer.content.decode()
+
+
+def test_a_board_without_anything_says_what_to_do(admin: Client) -> None:
+    for name, words in {
+        "latency": "Choose a longer range",
+        "throttles": "Choose a longer range",
+        "lanes": "<code>manage.py serve</code>",
+        "pools": "<code>manage.py serve</code>",
+        "neighbours": "Whose requests were slow?",
+    }.items():
+        assert words in admin.get(address(name)).content.decode()
+
+
+def test_the_whole_state_is_in_the_address_and_kept_from_board_to_board(admin: Client) -> None:
+    text = admin.get("/watch/latency/?range=6h&tenant=acme&lane=async-batch").content.decode()
+    assert '/watch/throttles/?range=6h&amp;tenant=acme&amp;lane=async-batch"' in text
+    assert '/watch/budgets/?range=6h&amp;tenant=acme"' in text
+    assert "<option selected>acme</option>" in text
+    assert "?range=24h&amp;tenant=acme&amp;lane=async-batch" in text
+    frozen = "?since=2026-11-28T10:00Z&until=2026-11-28T12:00Z&tenant=acme"
+    fixed = admin.get(f"/{frozen}")
+    assert fixed.context["span"].since == datetime(2026, 11, 28, 10, tzinfo=UTC)
+    assert "hx-get" not in fixed.content.decode()  # what is past does not change
+    assert (
+        'hx-get="/watch/latency/?range=15m"'
+        in admin.get("/watch/latency/?range=15m").content.decode()
+    )
+
+
+def test_times_without_an_offset_are_the_viewers_and_become_a_link_for_all(admin: Client) -> None:
+    admin.cookies["tz"] = "Asia/Kathmandu"
+    moved = admin.get("/watch/lanes/?since=2026-11-28T10:00&until=2026-11-28T12:00&pool=demo-chat")
+    assert moved["location"] == (
+        "/watch/lanes/?since=2026-11-28T04%3A15Z&until=2026-11-28T06%3A15Z&pool=demo-chat"
+    )
+    page = admin.get(moved["location"])
+    assert 'value="2026-11-28T10:00"' in page.content.decode()
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("range=never", "range is “never”; it takes 15m, 1h, 6h, 24h, 7d, 30d, 90d."),
+        ("since=yesterday", "since is “yesterday”; it takes a time such as 2026-11-29T14:00."),
+        (
+            "since=2026-11-28T12:00Z&until=2026-11-28T10:00Z",
+            "since is 2026-11-28T12:00Z; it takes a time before until, 2026-11-28T10:00Z.",
+        ),
+        (
+            "since=2020-01-01T00:00Z&until=2026-11-28T10:00Z",
+            "since is 2020-01-01T00:00Z; it takes a time at most 400 days before until.",
+        ),
+    ],
+)
+def test_a_wrong_range_is_told_and_the_usual_one_is_shown(
+    admin: Client, query: str, words: str
+) -> None:
+    for page in ("/", "/watch/latency/", "/usage/?tenant=acme"):
+        answer = admin.get(f"{page}{'&' if '?' in page else '?'}{query}")
+        assert words in answer.content.decode()
+        assert answer.context["span"].key == ("24h" if "usage" in page else "1h")
+
+
+def test_operators_look_and_tenants_people_do_not(as_: Callable[[str], Client]) -> None:
+    for name in KINDS:
+        assert as_("operator").get(address(name)).status_code == 200
+        refused = as_("tenant-viewer").get(address(name))
+        assert refused.status_code in (302, 403)
+        assert as_("tenant-admin").get(f"{address(name)}?csv=tokens").status_code in (302, 403)
+
+
+def test_what_is_not_there_is_not_found(admin: Client) -> None:
+    assert admin.get("/watch/nonsense/").status_code == 404
+    assert admin.get("/?csv=nonsense").status_code == 404
+
+
+def test_a_csv_holds_no_formula_of_a_tenants(admin: Client) -> None:
+    from metering.dashboards.charts import _plain
+
+    assert _plain("=1+1") == "'=1+1"
+    assert (_plain(""), _plain("acme"), _plain(2.0), _plain(2.5)) == ("", "acme", 2, 2.5)
+
+
+# --- the noisy neighbour --------------------------------------------------------------------
+
+
+def minute(number: int, tenant: str, lane: str = "interactive-standard", **fields: Any) -> None:
+    given = {"observed_s": 60.0, "weight": 1.0, **fields}
+    LiveMinute.objects.create(
+        start=AT + timedelta(minutes=number), pool="demo-chat", lane=lane, tenant=tenant, **given
+    )
+
+
+def judged(who: str, **filters: str) -> dict[str, Any]:
+    since, until = AT - timedelta(minutes=30), AT + timedelta(minutes=30)
+    span = ranges.between(since, until, until + timedelta(days=1))
+    document = Document.model_validate(builders.policy())
+    return neighbours(Watch(span, Filters(tenant=who, **filters), document, until)).context
+
+
+def test_the_neighbour_that_held_the_capacity_is_named_with_its_units(db: None) -> None:
+    for number in range(8):
+        minute(number, "acme", queued_s=101.5, waiting_s=60.0, running_s=20.0, served=43_500.0)
+        minute(number, "hooli", queued_s=9.0, waiting_s=9.0, running_s=300.0, served=106_500.0)
+    minute(20, "hooli", served=900_000.0)  # when acme did not wait
+    told = judged("acme")
+    assert told["sentence"] == (
+        "Between 14:02 and 14:10 acme waited 812 s in interactive-standard; "
+        "of the 1.2 M units served meanwhile hooli got 71% against an entitled 50%."
+    )
+    assert [(row["name"], row["units"]) for row in told["rows"]] == [
+        ("hooli", 852_000.0),
+        ("acme", 348_000.0),
+    ]
+
+
+def test_only_the_part_of_a_minute_in_which_it_waited_counts(db: None) -> None:
+    minute(0, "acme", queued_s=15.0, waiting_s=15.0, served=0.0)
+    minute(0, "hooli", served=4_000.0)
+    (row, _) = judged("acme")["rows"]
+    assert (row["name"], row["units"]) == ("hooli", 1_000.0)
+
+
+def test_a_lane_below_is_entitled_to_its_reserved_share_only(db: None) -> None:
+    """async-batch: 0.1 reserved; interactive-standard, the first that waits, gets the rest."""
+    minute(0, "acme", queued_s=60.0, waiting_s=60.0, served=200.0)
+    minute(0, "umbrella", lane="async-batch", queued_s=60.0, waiting_s=60.0, served=800.0)
+    rows = {row["name"]: row for row in judged("acme")["rows"]}
+    assert rows["umbrella"]["entitled"] == pytest.approx(0.1)
+    assert rows["acme"]["entitled"] == pytest.approx(0.9)
+    assert "umbrella got 80% against an entitled 10%" in judged("acme")["sentence"]
+
+
+def test_where_nobody_held_too_much_it_says_so(db: None) -> None:
+    minute(0, "acme", queued_s=60.0, waiting_s=60.0, served=510.0)
+    minute(0, "globex", queued_s=60.0, waiting_s=60.0, served=490.0)
+    assert judged("acme")["sentence"].endswith(
+        "it got 51% itself, of an entitled 50%, and nobody got far beyond a fair share: "
+        "there was more work than capacity."
+    )
+
+
+def test_who_is_held_back_by_its_own_limit_is_told_so(db: None) -> None:
+    """initech may run 8 at once."""
+    minute(0, "initech", queued_s=60.0, waiting_s=60.0, running_s=480.0, served=500.0)
+    minute(0, "hooli", served=900.0)
+    assert "all 8 requests running that its own limit allows" in judged("initech")["sentence"]
+
+
+def test_who_did_not_wait_is_sent_to_the_model(db: None) -> None:
+    assert judged("globex")["sentence"].startswith("globex sent nothing in")
+    builders.seed_usage(AT + timedelta(minutes=20), hours=0.5)
+    assert "so look at the model and its engines" in judged("globex")["sentence"]
+
+
+def test_the_view_is_one_click_from_the_overviews_slow_list(admin: Client) -> None:
+    builders.seed_usage(timezone.now(), hours=0.5)
+    builders.seed_samples(minutes=20)
+    text = admin.get("/?range=1h").content.decode()
+    assert 'href="/watch/neighbours/?tenant=umbrella&amp;range=1h"' in text
+    page = admin.get("/watch/neighbours/?tenant=initech&range=1h")
+    assert "initech waited" in page.content.decode()
+    assert page.context["charts"][0].figure["data"]
