@@ -24,7 +24,7 @@ from tests.acceptance.gateway.caller import Answer, Caller
 from tests.acceptance.stack import PATIENCE_S, ROOT, Stack, engine, until
 
 MODELS = ("chat", "two", "pair", "plain", "hasty")
-FRESH = tuple(f"fresh-{number}" for number in range(40))  # for pools that a test makes
+FRESH = tuple(f"fresh-{number}" for number in range(60))  # for pools that a test makes
 LANES = [
     {"name": "urgent", "rank": 0, "engine_priority": 1, "reserved_share": 0.3},
     {"name": "normal", "rank": 1, "engine_priority": 11, "reserved_share": 0.2},
