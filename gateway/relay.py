@@ -128,6 +128,8 @@ class Relay:
         try:
             async for chunk in self._pieces(response, run.first_by):
                 shown = meter.feed(chunk)
+                if run.first_at is None and meter.first_content_seen:
+                    run.first_at = time.monotonic()
                 if meter.error is not None and not meter.tokens and not exchange.started:
                     return stream_refusal(meter.error)
                 if meter.error is not None:
@@ -139,8 +141,6 @@ class Relay:
                     continue
                 if not exchange.started:
                     await exchange.start(200, self._headers(response))
-                if run.first_at is None and meter.first_content_seen:
-                    run.first_at = time.monotonic()
                 await exchange.write(shown)
                 if meter.tokens >= charge_at:
                     charge_at = meter.tokens + CHARGE_EVERY_TOKENS

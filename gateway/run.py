@@ -79,7 +79,7 @@ class Run:
         never been asked."""
         self.answering = self.streamed = False
         self.usage, self.usage_is_final, self.usage_is_exact = None, True, True
-        self.counted_tokens = 0
+        self.counted_tokens, self.first_at = 0, None
 
     def correct_rates(self, tokens: int) -> None:
         """What is left after it, now that it is known: of use to an answer not yet begun."""

@@ -30,6 +30,12 @@ async def test_a_stream_passes_without_the_usage_that_was_not_asked_for() -> Non
     assert world.record.ttft_ms is not None
 
 
+async def test_a_stream_that_comes_in_one_piece_has_a_first_token_too() -> None:
+    world = World()
+    await world.ask(streamed(b"".join(full_stream())), stream=True)
+    assert world.record.ttft_ms is not None
+
+
 async def test_a_stream_keeps_the_usage_that_was_asked_for() -> None:
     options = {"include_usage": True}
     caller = await World().ask(streamed(*full_stream()), stream=True, stream_options=options)
