@@ -15,6 +15,7 @@ from tenants.core.compile import engine_priority
 from tenants.core.diff import Change, Kind
 from tenants.core.document import Document, Lane, Tenant, Tier, plain_numbers
 from tenants.core.effective import lane_of, origins
+from tenants.core.merge import Beside
 
 FEW = 5  # names that are spelled out before the rest is a number
 
@@ -44,11 +45,36 @@ def rows(changes: Iterable[Change], old: Document, new: Document) -> list[Row]:
             change.kind,
             change.name,
             change.field,
-            before.side(change, change.old),
-            after.side(change, change.new),
+            before.side(change.kind, change.name, change.field, change.old),
+            after.side(change.kind, change.name, change.field, change.new),
             after.reach(change),
         )
         for change in changes
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Crossing:
+    """A field that two changed, with its three values in words."""
+
+    row: Beside
+    base: Side
+    theirs: Side
+    yours: Side
+
+
+def crossings(beside: Iterable[Beside], document: Document) -> list[Crossing]:
+    """What is inherited is as it is in `document`, the one in force."""
+    sources = Sources(document)
+    return [
+        Crossing(
+            row,
+            *(
+                sources.side(row.kind, row.name, row.field, value)
+                for value in (row.base, row.theirs, row.yours)
+            ),
+        )
+        for row in beside
     ]
 
 
@@ -63,9 +89,9 @@ class Sources:
         for tenant in document.tenants:
             self.members[tenant.tier].append(tenant)
 
-    def side(self, change: Change, value: Any) -> Side:
-        if value is None and change.field:
-            return self._inherited(change.kind, change.name, change.field) or Side("unset")
+    def side(self, kind: Kind, name: str, field: str, value: Any) -> Side:
+        if value is None and field:
+            return self._inherited(kind, name, field) or Side("unset")
         return Side("" if value is None else words(value))
 
     def _inherited(self, kind: Kind, name: str, field: str) -> Side | None:
@@ -83,7 +109,10 @@ class Sources:
         return None
 
     def _of_tenant(self, tenant: Tenant, field: str) -> Side | None:
-        value, origin = origins(tenant, self.tiers[tenant.tier]).get(field, (None, "default"))
+        """As if it said nothing itself; but its lane decides what is allowed without a list."""
+        lane = None if field == "lane" else tenant.lane
+        bare = Tenant(name=tenant.name, tier=tenant.tier, lane=lane)
+        value, origin = origins(bare, self.tiers[tenant.tier]).get(field, (None, "default"))
         if value is None and not field.startswith("limits."):
             return Side("none") if field.startswith("budgets.") and field.count(".") == 1 else None
         return Side(
@@ -159,5 +188,5 @@ def counted(number: int, what: str) -> str:
 
 def summary(changes: Iterable[Change]) -> str:
     """How many objects of each kind a preview is about, for its heading."""
-    objects = Counter(kind for kind, _ in {(each.kind, each.name) for each in changes})
+    objects = Counter(kind for kind, _ in dict.fromkeys((each.kind, each.name) for each in changes))
     return ", ".join(counted(number, kind) for kind, number in objects.items())

@@ -6,7 +6,7 @@ from typing import Any
 
 from django import forms
 
-from tenants.core.effective import LIMITS
+from tenants.forms.objects import LIMITS
 from tenants.forms.parts import Number, Part, PartForm, Section, Whole, choices, unflatten
 
 STAYS = "leave as it is"
@@ -42,7 +42,7 @@ class BulkForm(PartForm):
     )
     sections: tuple[Section, ...] = (
         ("", "", ("state", "tier", "weight", "lane")),
-        ("Limits", "", tuple(f"limits__{name}" for name in sorted(LIMITS))),
+        ("Limits", "", LIMITS),
         ("Back to the tier", "", ("inherit",)),
     )
     named_by = {"tier": "tiers", "lane": "lanes"}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -150,12 +149,12 @@ NAVIGATION: tuple[tuple[str, tuple[tuple[str, str, Action, tuple[str, ...]], ...
     (
         "Policy",
         (
-            ("Tenants", "tenants", "policy.view", ("tenant", "application")),
+            ("Tenants", "tenants", "policy.view", ("tenant", "tenants", "application")),
             ("Tiers", "tiers", "policy.view", ("tier",)),
             ("Lanes", "lanes", "policy.view", ("lane",)),
             ("Pools", "pools", "policy.view", ("pool",)),
             ("Budgets", "budgets", "policy.view", ("corrections", "correction")),
-            ("Document", "policy", "policy.view", ()),
+            ("Document", "policy", "policy.view", ("policy",)),
             ("Revisions", "revisions", "policy.view", ("revision",)),
         ),
     ),
@@ -259,10 +258,3 @@ def object_url(entry: Any) -> str:
 def words(value: Any) -> str:
     """A value of the policy document in words."""
     return in_words(value)
-
-
-@register.filter
-def brief(value: Any) -> str:
-    """A value of an audit entry, not longer than a table bears."""
-    text = "unset" if value is None else value if isinstance(value, str) else json.dumps(value)
-    return text if len(text) <= 160 else f"{text[:157]}…"

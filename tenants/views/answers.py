@@ -16,6 +16,9 @@ from tenants.services.actors import Actor, actor_for
 from tenants.services.documents import Applied
 
 
+MOST_CHANGES = 200  # that a page shows; a first policy may be thousands
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where a page leads back to."""

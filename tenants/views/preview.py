@@ -18,12 +18,12 @@ from django.shortcuts import redirect, render
 
 from tenants import selectors
 from tenants.core.merge import Side
-from tenants.core.shown import rows, summary
+from tenants.core.shown import crossings, rows, summary
 from tenants.errors import NotFound, PolicyRefused
 from tenants.models import PolicyRevision
 from tenants.services.objects import Proposal
 from tenants.services.plans import Edit, Plan, Unseen, apply_plan, plan
-from tenants.views.answers import Place, actor, reason, tell
+from tenants.views.answers import MOST_CHANGES, Place, actor, reason, tell
 
 OWN = (
     "csrfmiddlewaretoken",
@@ -123,7 +123,9 @@ def show(request: HttpRequest, asked: Asked, edit: Edit, faults: list[str]) -> H
     context = page(request, asked, faults) | {
         "plan": found,
         "base": edit.base,
-        "rows": rows(found.changes, found.old, found.new),
+        "crossings": crossings(found.beside, found.old),
+        "rows": rows(found.changes[:MOST_CHANGES], found.old, found.new),
+        "count": len(found.changes),
         "summary": summary(found.changes),
         "warnings": [each for each in found.warnings if each.level == "warning"],
         "notes": [each for each in found.warnings if each.level == "note"],

@@ -36,13 +36,19 @@ def test_log_in_change_a_weight_see_the_audit_entry_and_take_it_back(
     page.get_by_role("link", name="acme").click()
     page.get_by_role("link", name="Edit", exact=True).click()
     page.get_by_label("Weight").fill("-1")
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("alert")).to_contain_text("Not saved")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("alert")).to_contain_text("Nothing is changed")
     expect(page.get_by_label("Weight")).to_have_attribute("aria-invalid", "true")
     page.screenshot(path=ARTEFACTS / "flow-refused.png", full_page=True)
     page.get_by_label("Weight").fill("16")
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("region", name="Changes")).to_contain_text("16")
+    page.get_by_role("button", name="Back to the form").click()
+    expect(page.get_by_label("Weight")).to_have_value("16")
+    page.get_by_role("button", name="Preview").click()
     page.get_by_label("Reason").fill("Launch week")
-    page.get_by_role("button", name="Save").click()
+    page.screenshot(path=ARTEFACTS / "flow-preview.png", full_page=True)
+    page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status")).to_contain_text("Revision 2 is in force")
     assert weight_of("acme") == 16
 
@@ -52,6 +58,7 @@ def test_log_in_change_a_weight_see_the_audit_entry_and_take_it_back(
         expect(row).to_contain_text(text)
     row.get_by_role("link", name="2", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Revision 2")
+    page.screenshot(path=ARTEFACTS / "flow-revision.png", full_page=True)
 
     page.get_by_role("link", name="Revisions").first.click()
     page.get_by_role("link", name="Restore… revision 1").click()
@@ -68,15 +75,49 @@ def test_two_admins_edit_the_same_tenant(
 ) -> None:
     login(page, people["admin"])
     page.goto(live_server.url + "/tenants/acme/edit/")
-    services.edit_object("tenant", "acme", {"weight": 5}, actor=builders.ROOT)
+    services.edit_object("tenant", "acme", {"weight": 5, "timezone": "UTC"}, actor=builders.ROOT)
     page.get_by_label("Weight").fill("3")
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_role("alert")).to_contain_text("changed by someone else")
+    page.get_by_role("button", name="Preview").click()
+    crossed = page.get_by_role("region", name="What changed meanwhile")
+    for text in ("When you opened it", "In force now", "Yours", "Asia/Tokyo"):
+        expect(crossed).to_contain_text(text)
     page.screenshot(path=ARTEFACTS / "flow-conflict.png", full_page=True)
+    expect(page.get_by_role("button", name="Apply")).to_have_count(0)
     assert weight_of("acme") == 5
-    page.get_by_role("button", name="Save").click()
+    crossed.get_by_label("Yours").check()
+    page.get_by_role("button", name="Show what my choices do").click()
+    page.get_by_label("Reason").fill("Agreed with the other one")
+    page.screenshot(path=ARTEFACTS / "flow-conflict-solved.png", full_page=True)
+    page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status")).to_contain_text("in force")
     assert weight_of("acme") == 3
+
+
+def test_many_tenants_are_changed_at_once_by_keyboard(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    login(page, people["admin"])
+    builders.seed_samples(minutes=0)
+    page.goto(live_server.url + "/tenants/?tier=bronze")
+    for name in ("Choose hooli", "Choose umbrella"):
+        page.get_by_label(name).press("Space")
+    page.screenshot(path=ARTEFACTS / "flow-bulk-list.png", full_page=True)
+    page.get_by_role("button", name="Change…").press("Enter")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("Change 2 tenants")
+    page.get_by_label("Running at once").fill("6")
+    page.screenshot(path=ARTEFACTS / "flow-bulk-form.png", full_page=True)
+    page.get_by_label("Running at once").press("Enter")
+    expect(page.get_by_role("region", name="Changes")).to_contain_text("from tier bronze")
+    page.get_by_label("Reason").fill("The nightly batch needs it")
+    page.screenshot(path=ARTEFACTS / "flow-bulk-preview.png", full_page=True)
+    page.get_by_label("Reason").press("Enter")
+    expect(page.get_by_role("status")).to_contain_text("2 tenants changed.")
+    found = named(selectors.current_document(), "tenant")
+    assert [found[name].limits.max_running for name in ("hooli", "umbrella", "stark")] == [
+        6,
+        6,
+        None,
+    ]  # type: ignore[attr-defined]
 
 
 def test_a_key_is_made_and_its_secret_shown_once(
@@ -104,7 +145,7 @@ def test_the_overview_refreshes_itself_and_keeps_its_charts(
     builders.seed_samples(minutes=5)
     page.wait_for_selector("#chart-tokens .main-svg", timeout=30_000)
     page.locator("#chart-tokens").evaluate("node => { node.dataset.kept = 'yes' }")
-    before = page.get_by_text("UTC").first.inner_text()
+    before = page.get_by_text("last 1 h, to").inner_text()
     page.wait_for_function("text => !document.body.innerText.includes(text)", arg=before)
     assert page.locator("#chart-tokens").get_attribute("data-kept") == "yes"
     assert page.locator("#chart-tokens .main-svg").count() > 0

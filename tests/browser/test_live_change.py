@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.stack import Stack, demo_policy, stack, until
+from tests.browser.conftest import ARTEFACTS
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +31,42 @@ def admin(served: Stack) -> dict[str, Any]:
     return account
 
 
-def ask(served: Stack, key: str) -> None:
+def ask(served: Stack, key: str, tokens: int = 4) -> int:
     answer = httpx.post(
         f"{served.url}/v1/chat/completions",
         headers={"Authorization": f"Bearer {key}"},
         json={
             "model": "demo-chat",
-            "max_tokens": 4,
+            "max_tokens": tokens,
             "messages": [{"role": "user", "content": "x"}],
         },
+        timeout=60,
     )
-    assert answer.status_code == 200, answer.text
+    return answer.status_code
+
+
+@contextmanager
+def traffic(served: Stack, callers: dict[str, int]) -> Iterator[None]:
+    """So many callers of each key at once, each asking again and again until the block ends."""
+    stop = threading.Event()
+
+    def call(key: str) -> None:
+        while not stop.is_set():
+            ask(served, key, tokens=120)
+
+    threads = [
+        threading.Thread(target=call, args=(key,))
+        for key, many in callers.items()
+        for _ in range(many)
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
 
 
 def live(served: Stack, token: str) -> dict[str, Any]:
@@ -54,35 +82,56 @@ def weight_of_acme(served: Stack, token: str) -> float | None:
     return acme["weight"] if acme else None
 
 
-def test_a_weight_changed_on_the_page_is_audited_and_rules_the_gateway(
+def shot(page: Page, name: str) -> None:
+    ARTEFACTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=ARTEFACTS / f"night-{name}.png", full_page=True)
+
+
+def test_three_in_the_morning_the_noisy_tenant_is_found_slowed_watched_and_let_go_again(
     served: Stack, admin: dict[str, Any], page: Page
 ) -> None:
-    key = served.key("acme")
-    ask(served, key)
-    until(
-        lambda: weight_of_acme(served, admin["token"]) == 4, "acme is live with its tier's weight"
-    )
+    noisy, other = served.key("acme"), served.key("globex")
+    with traffic(served, {noisy: 6, other: 3}):
+        until(lambda: weight_of_acme(served, admin["token"]) == 4, "acme is live with weight 4")
+        page.goto(served.url)
+        page.get_by_label("User name").fill("ada")
+        page.get_by_label("Password").fill(admin["password"])
+        page.get_by_role("button", name="Log in").click()
+        expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        tenants = page.get_by_role("region", name="Tenants")
+        expect(tenants.get_by_role("row").nth(1)).to_contain_text("acme")
+        shot(page, "1-overview")
 
-    page.goto(served.url)
-    page.get_by_label("User name").fill("ada")
-    page.get_by_label("Password").fill(admin["password"])
-    page.get_by_role("button", name="Log in").click()
-    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+        tenants.get_by_role("link", name="acme", exact=True).click()
+        expect(page.get_by_role("region", name="In the queues")).to_contain_text("67%")
+        shot(page, "2-noisy-tenant")
+        page.get_by_role("link", name="Edit", exact=True).click()
+        page.get_by_label("Weight").fill("1")
+        page.get_by_role("button", name="Preview").click()
+        expect(page.get_by_role("region", name="Changes")).to_contain_text("from tier gold")
+        expect(page.get_by_text("acme: 67% → 33% of interactive-standard")).to_be_visible()
+        shot(page, "3-preview")
+        page.get_by_label("Reason").fill("It floods the lane; ticket 4711")
+        page.get_by_role("button", name="Apply").click()
+        expect(page.get_by_role("status")).to_contain_text("Revision 2 is in force")
+        until(lambda: weight_of_acme(served, admin["token"]) == 1, "the new weight is in force")
+        expect(page.get_by_role("region", name="In the queues")).to_contain_text("33%")
+        shot(page, "4-slowed")
 
-    page.get_by_role("link", name="Tenants", exact=True).click()
-    page.get_by_role("link", name="acme", exact=True).click()
-    page.get_by_role("link", name="Edit", exact=True).click()
-    page.get_by_label("Weight").fill("7")
-    page.get_by_label("Reason").fill("a launch this week")
-    page.get_by_role("button", name="Save").click()
-    expect(page.get_by_text("revision 2")).to_be_visible()
+        page.get_by_role("link", name="Undo").click()
+        expect(page.get_by_role("region", name="Changes")).to_contain_text("weight")
+        expect(page.get_by_label("Reason")).to_have_value(
+            "Undo revision 2: It floods the lane; ticket 4711"
+        )
+        shot(page, "5-undo")
+        page.get_by_role("button", name="Undo").click()
+        expect(page.get_by_role("status")).to_contain_text("Revision 3 is in force")
+        until(lambda: weight_of_acme(served, admin["token"]) == 4, "the old weight is back")
+        assert ask(served, noisy) == 200  # a key of before works on under the new policy
 
     page.get_by_role("link", name="Audit", exact=True).first.click()
-    entry = page.get_by_role("row").filter(has_text="acme").filter(has_text="weight").first
-    expect(entry).to_contain_text("ada")
-    expect(entry).to_contain_text("7")
-    expect(entry).to_contain_text("a launch this week")
-
-    until(lambda: live(served, admin["token"])["revision"] == 2, "revision 2 is in force")
-    ask(served, key)  # a key of before works on under the new policy
-    until(lambda: weight_of_acme(served, admin["token"]) == 7, "the new weight is in force")
+    entries = page.get_by_role("row").filter(has_text="acme").filter(has_text="weight")
+    expect(entries.nth(0)).to_contain_text("Undo revision 2")
+    expect(entries.nth(1)).to_contain_text("ticket 4711")
+    expect(entries.nth(1)).to_contain_text("ada")
+    shot(page, "6-audit")
