@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from metering import selectors
 from metering.models import UsageRow
-from metering.selectors import Dimension
+from metering.selectors import Dimension, Share
 from tenants.api.base import Api
 from tenants.api.described import lists, says
 from tenants.api.pages import Filters, Moment, Whole, fault, moment, only, page
@@ -70,33 +70,11 @@ class RecordFilters(Filters):
     until = Moment(field_name="at", lookup_expr="lt")
 
 
-class ShareOut(BaseModel):
-    """One group's part of all usage in the range; shares and rates are 0 to 1."""
-
-    name: str
-    requests: int
-    throttled: int
-    errors: int
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    tokens: int
-    cost: float
-    token_share: float
-    cost_share: float
-    throttle_rate: float
-    queue_p50_ms: float | None
-    queue_p95_ms: float | None
-    ttft_p50_ms: float | None
-    ttft_p95_ms: float | None
-    e2e_p95_ms: float | None
-
-
 class SummaryOut(BaseModel):
     since: datetime
     until: datetime
     by: str
-    results: list[ShareOut]
+    results: list[Share]
 
 
 class LiveOut(BaseModel):

@@ -41,32 +41,34 @@ class ReadOnlySite(admin.AdminSite):
         following = request.GET.get("next", reverse("admin:index"))
         return redirect(f"{reverse('login')}?{urlencode({'next': following})}")
 
-    def password_change(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def password_change(self, request: HttpRequest, extra_context: Any = None) -> Any:
         """The console's page leaves an audit entry; Django's would not."""
         return redirect("account-password")
 
     password_change_done = password_change
 
-    def logout(self, request: HttpRequest, extra_context: Any = None) -> HttpResponse:
+    def logout(self, request: HttpRequest, extra_context: Any = None) -> Any:
         return redirect("account")
 
 
 site = ReadOnlySite(name="admin")
 
 
-class Bounded(Paginator):
+if TYPE_CHECKING:  # generic for the type checker only
+    ModelAdmin = admin.ModelAdmin[models.Model]
+    Pages = Paginator[models.Model]
+else:
+    ModelAdmin = admin.ModelAdmin
+    Pages = Paginator
+
+
+class Bounded(Pages):
     """Whoever is past a hundred pages wants to search."""
 
     @cached_property
     def count(self) -> int:
         rows: QuerySet[Any] = self.object_list  # type: ignore[assignment]
         return rows[:MOST].count()
-
-
-if TYPE_CHECKING:  # generic for the type checker only
-    ModelAdmin = admin.ModelAdmin[models.Model]
-else:
-    ModelAdmin = admin.ModelAdmin
 
 
 class ReadOnly(ModelAdmin):

@@ -12,7 +12,7 @@ class RememberedAnswer(models.Model):
 
     caller = models.CharField(max_length=160)
     name = models.CharField(max_length=64)  # keyed digest of the Idempotency-Key, hex
-    call = models.CharField(max_length=64)  # digest of method, address and body, hex
+    call = models.CharField(max_length=64)  # keyed digest of method, address and body, hex
     at = models.DateTimeField(default=timezone.now)
     sealed = models.BinaryField(default=b"")
 

@@ -176,3 +176,13 @@ def test_a_tenants_people_page_through_their_own_only(
     alice = as_("tenant-admin")
     assert set(told(walk(alice, f"{V1}/keys/?limit=1"), "tenant")) == {"acme"}
     assert told(walk(alice, f"{V1}/keys/?tenant=globex"), "tenant") == []
+
+
+def test_a_page_takes_few_queries_however_many_rows(
+    full: Client, django_assert_max_num_queries: Any
+) -> None:
+    for _ in range(20):
+        services.create_key("acme", "nightly", actor=builders.ROOT)
+    for name in LISTS:
+        with django_assert_max_num_queries(6):
+            assert full.get(f"{V1}/{name}/").status_code == 200, name
