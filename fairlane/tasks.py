@@ -28,11 +28,11 @@ def forget_answers() -> int:
 @app.task
 def forget_sessions() -> int:
     """Sessions that are over, and wrong passwords that count no more; returns how many."""
-    over, _ = Session.objects.filter(expire_date__lt=timezone.now()).delete()
+    over: int = Session.objects.filter(expire_date__lt=timezone.now()).delete()[0]
     if not settings.FAIRLANE_LOGIN_ATTEMPTS:
         return over
     from axes.models import AccessAttempt  # not there where sign-in is not throttled
 
     since = timezone.now() - timedelta(minutes=settings.FAIRLANE_LOGIN_LOCK_MINUTES)
-    tried, _ = AccessAttempt.objects.filter(attempt_time__lt=since).delete()
+    tried: int = AccessAttempt.objects.filter(attempt_time__lt=since).delete()[0]
     return over + tried

@@ -122,6 +122,7 @@ def wanted_name(said: Mapping[str, Any]) -> str:
 
 
 def mapped(said: Mapping[str, Any]) -> Mapped | None:
+    assert settings.OIDC is not None
     groups = set(values(said, settings.OIDC.claim))
     for group, role, tenant in settings.OIDC.roles:
         if group in groups:

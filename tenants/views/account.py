@@ -150,8 +150,7 @@ def asked(request: HttpRequest, act: Any, **said: Any) -> HttpResponse:
             faults = [issue.message for issue in refusal.issues]
         else:
             return done
-    back = {"back": reverse("account"), "back_label": "Account"}
-    return confirm(request, **said, **back, faults=faults)
+    return confirm(request, **said, back=reverse("account"), back_label="Account", faults=faults)
 
 
 def recovery(request: HttpRequest, made: list[str]) -> HttpResponse:

@@ -47,7 +47,7 @@ class SignIn(LoginView):
 @sensitive_post_parameters("code")
 @never_cache
 def code(request: HttpRequest) -> HttpResponse:
-    waiting = request.session.get(WAITING)
+    waiting: Any = request.session.get(WAITING)
     user = who_waits(waiting)
     if user is None:
         request.session.pop(WAITING, None)
