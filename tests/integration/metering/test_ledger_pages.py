@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from metering import alerts, learnt
+from metering.services import write_sample
 from tests import builders
 from tests.integration.metering.ledger import ACME, save
 from tests.integration.metering.test_learnt import taught
@@ -49,6 +50,19 @@ def test_a_tenants_page_shows_what_its_budgets_used_in_the_last_windows(admin):
     assert [f"{1111 + n:,}" in text for n in range(6)] == [True] * 4 + [False] * 2
     assert "5,000,000" in text
     assert "Budget windows" not in text_of(admin, "/tenants/hooli/")
+
+
+def test_the_pools_page_warns_of_a_tokenizer_that_does_not_count(admin):
+    at = datetime.now(UTC)
+    pool = {"endpoints": {}, "lanes": {}, "tokenizer": {"kind": "file", "fault": ""}}
+    model = builders.policy()["pools"][0]["model"]
+    write_sample("here:1", {"pools": {model: pool}, "tenants": {}}, at)
+    assert "Prompts are estimated" not in text_of(admin, "/pools/")
+    pool["tokenizer"]["fault"] = "/models/tokenizer.json is not there"
+    write_sample("here:1", {"pools": {model: pool}, "tenants": {}}, at)
+    text = text_of(admin, "/pools/")
+    assert "Prompts are estimated, not counted" in text
+    assert "/models/tokenizer.json is not there" in text
 
 
 def test_the_pools_page_tells_how_good_the_estimates_are(admin):
