@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 
 from tenants.core.document import Document
-from tenants.core.warnings import UNKNOWN, LiveState, PolicyWarning, affected, warnings
+from tenants.core.warnings import UNKNOWN, LiveState, PolicyWarning, between, compiled, touched
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +24,10 @@ def read_live_by(reader: Reader) -> None:
 
 def warnings_of(old: Document, new: Document) -> list[PolicyWarning]:
     """What to tell an admin before `new` replaces `old`; empty where they say the same."""
-    return [] if old == new else warnings(old, new, live_state(affected(old, new)))
+    if old == new:
+        return []
+    before, after = compiled(old), compiled(new)
+    return between(before, after, live_state(touched(before, after)))
 
 
 def live_state(tenants: list[str]) -> LiveState:

@@ -11,9 +11,10 @@ from django.contrib.auth import get_user_model
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from tenants.core import yaml_text
 from tenants.core.compile import KeyGrant, compile_snapshot
 from tenants.core.diff import named
-from tenants.core.document import EMPTY, Budget, Document, Tenant, Tier
+from tenants.core.document import EMPTY, Budget, Document, Tenant, Tier, canonical
 from tenants.core.effective import Origin, origins
 from tenants.core.snapshot import PolicySnapshot
 from tenants.errors import NotFound
@@ -53,10 +54,28 @@ def revision_document(number: int) -> Document:
     """
     if number == 0:
         return EMPTY
+    return _document(_packed(number))
+
+
+def revision_text(number: int) -> str:
+    """The document as YAML that can be applied.
+
+    Raises:
+        NotFound: there is no such revision.
+    """
+    return yaml_text.dump(canonical(EMPTY)) if number == 0 else _text(_packed(number))
+
+
+def _packed(number: int) -> bytes:
     packed = PolicyRevision.objects.filter(number=number).values_list("packed", flat=True).first()
     if packed is None:
         raise NotFound(f"there is no revision {number}")
-    return _document(bytes(packed))
+    return bytes(packed)
+
+
+@lru_cache(maxsize=4)
+def _text(packed: bytes) -> str:
+    return yaml_text.dump(canonical(_document(packed)))
 
 
 @lru_cache(maxsize=8)

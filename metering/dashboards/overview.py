@@ -1,7 +1,8 @@
 """The overview: who is getting what, is that fair, and who is slow.
 
 1. Charts hold at most `MOST` tenants, those with the largest cost; the others are one more.
-2. A table beside the charts holds every tenant and every figure that the charts draw.
+2. A table beside the charts holds every figure that the charts draw, of at most `MOST_ROWS`
+   tenants; the list of tenants has the rest.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from metering.dashboards.watching import Board, Watch
 from metering.selectors import Share
 
 MOST_SLOW = 5
+MOST_ROWS = 100  # of the table; the list of tenants has them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +35,13 @@ class Row:
 
 def overview(watch: Watch) -> Board:
     now = live.combine(selectors.latest_samples(watch.at))
-    fair = fairness(watch)
+    fair, listed = fairness(watch), rows(watch, now)
     context = {
         "alerts": selectors.open_alerts(5),
         "live": now,
         "totals": totals(watch.shares),
-        "rows": rows(watch, now),
+        "rows": listed[:MOST_ROWS],
+        "more": max(0, len(listed) - MOST_ROWS),
         "slow": slow(watch, fair),
     }
     return Board([*token_charts(watch), entitled_chart(watch, fair), *wait_charts(watch)], context)
@@ -90,8 +93,7 @@ def slow(watch: Watch, fair: Mapping[str, Fairness]) -> list[dict[str, Any]]:
 
 
 def token_charts(watch: Watch) -> list[Chart]:
-    found = watch.series(("tenant",))
-    tokens = watch.rows(found, lambda total: total.tokens, shown=watch.shown)
+    tokens = tokens_of(watch)
     rate, times = watch.grid.a_minute(tokens), watch.grid.times
     ink = watch.ink
     return [
@@ -110,6 +112,20 @@ def token_charts(watch: Watch) -> list[Chart]:
             "of all tokens",
         ),
     ]
+
+
+def tokens_of(watch: Watch) -> dict[str, list[float | None]]:
+    """Of those that are shown, and of all others together: what is read does not grow with the
+    number of tenants."""
+    mine = watch.series(("tenant",), where={"tenant": watch.shown})
+    tokens = watch.rows(mine, lambda total: total.tokens)
+    if len(watch.shares) > len(watch.shown):
+        whole = watch.rows(watch.series(("lane",)), lambda total: total.tokens, shown=())
+        for every in whole.values():
+            mine_of = [sum(row[n] or 0.0 for row in tokens.values()) for n in range(len(every))]
+            rest = [(one or 0.0) - known for one, known in zip(every, mine_of, strict=True)]
+            tokens[figures.OTHERS] = list(rest)
+    return tokens
 
 
 def entitled_chart(watch: Watch, fair: Mapping[str, Fairness]) -> Chart:
@@ -171,8 +187,7 @@ def queue_chart(watch: Watch) -> Chart:
 
 
 def refused_chart(watch: Watch) -> Chart:
-    found = watch.series(("tenant",), tallies=("throttled",))
-    mine = {key: each for key, each in found.items() if key[1][0] in watch.shown}
+    mine = watch.series(("tenant",), tallies=("throttled",), where={"tenant": watch.shown})
     rates = watch.rows(
         mine,
         lambda each: 100 * each.throttled.total() / each.requests if each.requests else None,

@@ -80,7 +80,16 @@ UNKNOWN = LiveState()
 
 def warnings(old: Document, new: Document, live: LiveState) -> list[PolicyWarning]:
     """What going from `old` to `new` does to what runs now, warnings before notes."""
-    before, after = (compile_snapshot(document, (), 0, 0) for document in (old, new))
+    return between(compiled(old), compiled(new), live)
+
+
+def compiled(document: Document) -> PolicySnapshot:
+    """What holds under it; takes a while where tenants are many."""
+    return compile_snapshot(document, (), 0, 0)
+
+
+def between(before: PolicySnapshot, after: PolicySnapshot, live: LiveState) -> list[PolicyWarning]:
+    """As `warnings`, of what is compiled already."""
     found = [
         *_shares(before, after),
         *_lanes(before, after, live),
@@ -96,8 +105,12 @@ def warnings(old: Document, new: Document, live: LiveState) -> list[PolicyWarnin
 
 def affected(old: Document, new: Document) -> list[str]:
     """The tenants whose policy in effect differs: those that `LiveState` should tell of."""
-    before, after = (compile_snapshot(document, (), 0, 0).tenants for document in (old, new))
-    return [name for name in before if before[name] != after.get(name)]
+    return touched(compiled(old), compiled(new))
+
+
+def touched(before: PolicySnapshot, after: PolicySnapshot) -> list[str]:
+    """As `affected`, of what is compiled already."""
+    return [name for name, held in before.tenants.items() if held != after.tenants.get(name)]
 
 
 def _shares(before: PolicySnapshot, after: PolicySnapshot) -> Iterator[PolicyWarning]:

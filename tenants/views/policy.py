@@ -9,23 +9,21 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from tenants import selectors
-from tenants.core import yaml_text
 from tenants.core.diff import diff
-from tenants.core.document import canonical
 from tenants.core.shown import rows
 from tenants.errors import NotFound, PolicyRefused
 from tenants.models import PolicyRevision
 from tenants.services import documents
 from tenants.services.plans import undo
 from tenants.views import preview
-from tenants.views.answers import Place
+from tenants.views.answers import MOST_CHANGES, Place
 from tenants.views.keyset import Keyset
 
 PAGE = 50
 
 
 def document(request: HttpRequest) -> HttpResponse:
-    text = yaml_text.dump(canonical(selectors.current_document()))
+    text = selectors.revision_text(selectors.current_revision())
     if request.GET.get("download"):
         response = HttpResponse(text, content_type="application/yaml")
         response["Content-Disposition"] = 'attachment; filename="policy.yaml"'
@@ -44,7 +42,7 @@ def edit(request: HttpRequest) -> HttpResponse:
         except PolicyRefused as refusal:
             issues = [str(issue) for issue in refusal.issues]
     if given is None:
-        given = yaml_text.dump(canonical(selectors.revision_document(base)))
+        given = selectors.revision_text(base)
     context = {"text": given, "base": base, "issues": issues}
     status = 422 if issues else 200
     return render(request, "tenants/policy_edit.html", context, status=status)
@@ -81,10 +79,12 @@ def revision(request: HttpRequest, number: int) -> HttpResponse:
     if found is None:
         raise Http404
     old, new = selectors.revision_document(number - 1), selectors.revision_document(number)
+    changes = diff(old, new)
     context: dict[str, Any] = {
         "revision": found,
-        "rows": rows(diff(old, new), old, new),
-        "text": yaml_text.dump(canonical(new)),
+        "rows": rows(changes[:MOST_CHANGES], old, new),
+        "count": len(changes),
+        "text": selectors.revision_text(number),
         "current": selectors.current_revision(),
         "newer": PolicyRevision.objects.filter(number=number + 1).exists(),
     }
