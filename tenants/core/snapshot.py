@@ -13,7 +13,6 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
 
-Period = Literal["minute", "hour", "day", "week", "month"]
 OnExhausted = Literal["reject", "demote", "alert"]
 OnOverload = Literal["queue", "demote", "reject"]
 SoftLimit = Literal["requests_per_minute", "tokens_per_minute"]
@@ -43,7 +42,7 @@ class BudgetPolicy:
     kind: Literal["burst", "sustained"]
     cost: float  # service units
     refill_per_second: float = 0.0  # burst only
-    period: str | None = None  # sustained only; a Period, or a number of days such as 90d
+    period: str | None = None  # sustained only: minute, hour, day, week, month, or days as in 90d
     timezone: str = "UTC"
     on_exhausted: OnExhausted = "reject"
 
