@@ -28,7 +28,7 @@ FAIRLANE_DRAIN_SECONDS = given.number("FAIRLANE_DRAIN_SECONDS", 30, 0, 3600)
 FAIRLANE_KEEP_RECORDS_DAYS = given.number("FAIRLANE_KEEP_RECORDS_DAYS", 35, 33, 3660)
 FAIRLANE_KEEP_ROLLUPS_DAYS = given.number("FAIRLANE_KEEP_ROLLUPS_DAYS", 400, 33, 3660)
 FAIRLANE_KEEP_SAMPLES_MINUTES = given.number("FAIRLANE_KEEP_SAMPLES_MINUTES", 60, 5, 10_080)
-FAIRLANE_KEEP_LIVE_DAYS = given.number("FAIRLANE_KEEP_LIVE_DAYS", 3, 1, 60)
+FAIRLANE_KEEP_MINUTES_DAYS = given.number("FAIRLANE_KEEP_MINUTES_DAYS", 3, 2, 60)
 FAIRLANE_METRICS_FROM = given.networks("FAIRLANE_METRICS_FROM", "127.0.0.0/8,::1")
 FAIRLANE_SESSION_HOURS = given.number("FAIRLANE_SESSION_HOURS", 168, 1, 8760)
 FAIRLANE_LOGIN_ATTEMPTS = given.number("FAIRLANE_LOGIN_ATTEMPTS", 10, 0, 1000)
@@ -246,8 +246,8 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
         "schedule": 300.0,
         "options": {"expires": 300.0},
     },
-    "forget live state": {
-        "task": "metering.tasks.purge_live",
+    "forget minutes": {
+        "task": "metering.tasks.purge_minutes",
         "schedule": 3600.0,
         "options": {"expires": 3600.0},
     },

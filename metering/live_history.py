@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, Literal
 
-from django.conf import settings
 from django.db import connection
 
 from metering.core.cover import HOUR, MINUTE, Piece, cover
 from metering.history import LARGEST, SLOT, SUMS
 from metering.models_rollup import LiveHour, LiveMinute
-from metering.rollup import floor
+from metering.rollup import floor, oldest_minute
 
 Kind = Literal["pool", "lane", "tenant"]
 OF_KIND: Mapping[Kind, str] = {
@@ -94,10 +93,5 @@ def _moment(seconds: int) -> Any:
 
 def _whole(edges: Sequence[datetime]) -> list[int]:
     """On whole minutes, and on whole hours where minutes are no longer kept."""
-    oldest = oldest_minute()
+    oldest = oldest_minute(datetime.now(UTC))
     return [int(floor(edge, MINUTE if edge >= oldest else HOUR).timestamp()) for edge in edges]
-
-
-def oldest_minute() -> datetime:
-    """From here on live state is known by the minute; before, by the hour."""
-    return floor(datetime.now(UTC) - timedelta(days=settings.FAIRLANE_KEEP_LIVE_DAYS), HOUR)

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from django.conf import settings
-
 from metering.core.cover import MINUTE, QUARTER, Piece, cover, stale_above
 from metering.counting import Group, Total, Totals, Where, count
 from metering.models_rollup import TouchedMinute, TouchedQuarter
+from metering.rollup import oldest_minute
 
 FRESH_MINUTES = 3  # at most so many are counted from records; the rest waits for its roll-up
 
@@ -49,10 +48,12 @@ class Reading:
         return {group: total for (_, group), total in found.items()}
 
     def _pieces(self, edges: Sequence[datetime]) -> list[Piece]:
-        oldest = oldest_minute()
-        seconds = [_edge(edge, oldest) for edge in edges[:-1]]
-        last = _edge(edges[-1] + timedelta(minutes=1, microseconds=-1), oldest)
-        return cover([*seconds, max(last, seconds[-1])], self._stale)
+        """The first edge is rounded down and the last one up, those between down."""
+        oldest = oldest_minute(datetime.now(UTC))
+        steps = [MINUTE if edge >= oldest else QUARTER for edge in edges]
+        seconds = [_floor(edge.timestamp(), step) for edge, step in zip(edges, steps, strict=True)]
+        seconds[-1] = -_floor(-edges[-1].timestamp(), steps[-1])
+        return cover(seconds, self._stale)
 
     def _marks(self, model: type, field: str, since: datetime) -> list[int]:
         """Newest first."""
@@ -63,16 +64,9 @@ class Reading:
         return [int(moment.timestamp()) for moment in moments]
 
 
-def oldest_minute() -> datetime:
-    """From here on there are roll-ups by the minute: they go with the records."""
-    days = settings.FAIRLANE_KEEP_RECORDS_DAYS
-    return datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days)
-
-
 def whole_minute(at: datetime) -> datetime:
     return at.replace(second=0, microsecond=0)
 
 
-def _edge(at: datetime, oldest: datetime) -> int:
-    seconds = int(at.timestamp())
-    return seconds - seconds % (MINUTE if at >= oldest else QUARTER)
+def _floor(seconds: float, step: int) -> int:
+    return int(seconds // step * step)

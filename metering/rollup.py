@@ -4,8 +4,10 @@
    nothing, and a late record is in.
 2. A mark says what is behind: the ledger marks a minute in the transaction that saves its records,
    and counting a minute marks its quarter. A mark goes in the transaction that counts its slot.
-3. Records and minutes are forgotten after some time, quarters, hours and days later. A group that
-   comes out with fewer requests than are known has lost what it was counted from: it stays.
+3. Minutes are kept for some days only. What is older is counted by the quarter, out of the records
+   themselves, and read no finer.
+4. Records are forgotten before quarters, hours and days are. A group that comes out with fewer
+   requests than are known has lost what it was counted from: it stays.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 
+from django.conf import settings
 from django.db import transaction
 
 from metering.core import sketch
@@ -24,6 +27,7 @@ from metering.models_rollup import GROUP, TouchedMinute, TouchedQuarter, UsageSl
 
 AT_ONCE = 30  # slots counted in one transaction
 FROM = {MINUTE: RECORD, QUARTER: MINUTE, HOUR: QUARTER, DAY: HOUR}
+FROM_OLD = {**FROM, QUARTER: RECORD}
 
 
 def roll_up_minutes(most: int = 500) -> int:
@@ -68,7 +72,8 @@ def _count_minutes(minutes: Sequence[datetime]) -> None:
     with transaction.atomic():
         marks = TouchedMinute.objects.filter(minute__in=minutes).select_for_update()
         seen = list(marks.values_list("id", flat=True))
-        _count_slots(MINUTE, [int(minute.timestamp()) for minute in minutes])
+        oldest = oldest_minute(datetime.now(UTC))
+        _count_slots(MINUTE, [int(m.timestamp()) for m in minutes if m >= oldest])
         quarters = {floor(minute, QUARTER) for minute in minutes}
         TouchedQuarter.objects.bulk_create(TouchedQuarter(quarter=q) for q in sorted(quarters))
         _delete(TouchedMinute, seen)
@@ -84,7 +89,11 @@ def _count_quarters(quarters: Sequence[datetime]) -> None:
 
 
 def _count_slots(level: int, starts: Sequence[int]) -> None:
-    pieces = [Piece(FROM[level], n, start, start + level) for n, start in enumerate(starts)]
+    oldest = oldest_minute(datetime.now(UTC)).timestamp()
+    pieces = [
+        Piece(FROM[level] if start >= oldest else FROM_OLD[level], n, start, start + level)
+        for n, start in enumerate(starts)
+    ]
     totals = count(pieces, GROUP, tallies=TALLIES, sketches=SKETCHES)
     moments = [datetime.fromtimestamp(start, UTC) for start in starts]
     rows = _rows(MODELS[level], moments, totals)
@@ -122,6 +131,11 @@ def _not_less_than_known(
 
 def _group(row: UsageSlot) -> Group:
     return tuple(getattr(row, name) for name in GROUP)
+
+
+def oldest_minute(at: datetime) -> datetime:
+    """From here on there are minutes, of usage and of live state: of whole days."""
+    return floor(at - timedelta(days=settings.FAIRLANE_KEEP_MINUTES_DAYS), DAY)
 
 
 def floor(at: datetime, level: int) -> datetime:

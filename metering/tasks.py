@@ -15,7 +15,7 @@ from metering import history, verify
 from metering.alerts.delivery import send_due
 from metering.alerts.notices import queue
 from metering.alerts.watch import watch
-from metering.core.cover import DAY, HOUR
+from metering.core.cover import DAY
 from metering.models import (
     Alert,
     BudgetWindow,
@@ -32,7 +32,7 @@ from metering.models import (
     UsageQuarter,
     UsageRow,
 )
-from metering.rollup import floor, roll_up_minutes, roll_up_quarters
+from metering.rollup import floor, oldest_minute, roll_up_minutes, roll_up_quarters
 
 ROWS_A_DELETE = 5_000
 KEPT_AS_ROLLUPS: dict[type[Model], str] = {
@@ -92,18 +92,13 @@ def purge_samples(keep_minutes: float | None = None) -> int:
 
 @shared_task
 def purge_records(keep_days: float | None = None, keep_rollups_days: float | None = None) -> int:
-    """Forget raw records, corrections and the minutes counted from them, then longer roll-ups, past
-    budget windows and settled alerts, older than that; returns how many rows. What is not rolled up
-    yet keeps what it is counted from."""
+    """Forget raw records and corrections, then roll-ups, past budget windows and settled alerts,
+    older than that; returns how many rows. What is not rolled up yet keeps its records."""
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     keep = settings.FAIRLANE_KEEP_RECORDS_DAYS if keep_days is None else keep_days
     before = now - timedelta(days=keep)
-    waiting = TouchedMinute.objects.aggregate(oldest=Min("minute"))["oldest"] or before
-    deleted = _delete_in_chunks(UsageRow, "at", min(before, waiting))
+    deleted = _delete_in_chunks(UsageRow, "at", min(before, _oldest_waiting(before)))
     deleted += _delete_in_chunks(Correction, "at", before)
-    # Whole days go, so that a day is counted anew out of all its minutes or out of none.
-    waiting = TouchedQuarter.objects.aggregate(oldest=Min("quarter"))["oldest"] or before
-    deleted += _delete_in_chunks(UsageMinute, "start", floor(min(before, waiting), DAY))
     keep = settings.FAIRLANE_KEEP_ROLLUPS_DAYS if keep_rollups_days is None else keep_rollups_days
     past = floor(now - timedelta(days=keep), DAY)
     for model, moment in KEPT_AS_ROLLUPS.items():
@@ -118,11 +113,18 @@ def note_live() -> int:
 
 
 @shared_task
-def purge_live(keep_days: float | None = None) -> int:
-    """Forget minutes of live state older than that; returns how many rows."""
-    keep = settings.FAIRLANE_KEEP_LIVE_DAYS if keep_days is None else keep_days
-    before = floor(datetime.now(UTC) - timedelta(days=keep), HOUR)
-    return _delete_in_chunks(LiveMinute, "start", before)
+def purge_minutes() -> int:
+    """Forget minutes, of usage and of live state, that are no longer read; returns how many."""
+    before = oldest_minute(datetime.now(UTC))
+    deleted = _delete_in_chunks(UsageMinute, "start", before)
+    return deleted + _delete_in_chunks(LiveMinute, "start", before)
+
+
+def _oldest_waiting(default: datetime) -> datetime:
+    """The first moment of what is not rolled up yet."""
+    minute = TouchedMinute.objects.aggregate(oldest=Min("minute"))["oldest"] or default
+    quarter = TouchedQuarter.objects.aggregate(oldest=Min("quarter"))["oldest"] or default
+    return min(minute, quarter)
 
 
 def _delete_in_chunks(model: type[Model], moment: str, before: datetime) -> int:

@@ -1,30 +1,19 @@
 """Roll-ups by minute, quarter, hour and day, by key too; live state over time.
 
-Minutes whose records are kept are counted again, with what they lacked; older ones stay as they
-are, and quarters, hours and days are counted out of both.
+What was rolled up is counted again from its records, with what it lacked: no record is older than
+they are kept, since roll-ups have not existed for as long.
 """
 
-from datetime import UTC, datetime
-
 from django.db import migrations, models
-from django.db.models import Min
 
 
 def begin_anew(apps, schema_editor):
-    row, minute = (apps.get_model("metering", name) for name in ("UsageRow", "UsageMinute"))
-    touched, quarter = (
-        apps.get_model("metering", name) for name in ("TouchedMinute", "TouchedQuarter")
+    minute, touched = (
+        apps.get_model("metering", name) for name in ("UsageMinute", "TouchedMinute")
     )
-    oldest = row.objects.aggregate(at=Min("at"))["at"] or datetime.now(UTC)
-    again = minute.objects.filter(start__gt=oldest)  # the oldest minute may have lost records
-    moments = again.values_list("start", flat=True).distinct()
+    moments = minute.objects.values_list("start", flat=True).distinct()
     touched.objects.bulk_create((touched(minute=m) for m in moments.iterator(2000)), 500)
-    again.delete()
-    kept = {
-        datetime.fromtimestamp(int(m.timestamp()) // 900 * 900, UTC)
-        for m in minute.objects.values_list("start", flat=True).distinct().iterator(2000)
-    }
-    quarter.objects.bulk_create((quarter(quarter=q) for q in sorted(kept)), 500)
+    minute.objects.all().delete()
 
 
 def slot(name):

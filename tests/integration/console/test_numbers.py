@@ -56,7 +56,9 @@ def make_row(draw: random.Random, number: int) -> UsageRow:
 
 
 @pytest.fixture(params=["all rolled up", "late records wait", "nothing above the minute"])
-def ledger(people: dict[str, Any], request: pytest.FixtureRequest) -> list[UsageRow]:
+def ledger(people: dict[str, Any], request: pytest.FixtureRequest, settings: Any) -> list[UsageRow]:
+    if request.param != "all rolled up":  # else nothing finer than quarters is kept of that time
+        settings.FAIRLANE_KEEP_MINUTES_DAYS = (datetime.now(UTC) - SINCE).days + 2
     dearer = builders.policy()
     prices = dict(zip(("input_per_million", "output_per_million"), PRICES[2], strict=True))
     dearer["pools"][0]["price"] |= prices

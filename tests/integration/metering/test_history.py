@@ -121,8 +121,8 @@ def test_the_worker_catches_up_after_a_pause_and_then_forgets():
     tasks.note_live()
     assert LiveMinute.objects.filter(tenant="alice").count() == 2  # of the last hour
     assert LiveHour.objects.filter(tenant="alice").exists()
-    count = LiveMinute.objects.update(start=F("start") - timedelta(days=4))
-    assert tasks.purge_live() == count
+    count = LiveMinute.objects.update(start=F("start") - timedelta(days=5))
+    assert tasks.purge_minutes() == count
     assert not LiveMinute.objects.exists()
     assert GatewaySample.objects.count() == 3
 

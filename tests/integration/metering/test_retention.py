@@ -83,7 +83,7 @@ def test_each_kind_is_kept_for_its_own_time(settings):
     tasks.roll_up_days()
     tasks.purge_records()
     assert (UsageRow.objects.count(), Correction.objects.count()) == (1, 1)
-    assert (UsageMinute.objects.count(), UsageDay.objects.count()) == (1, 3)
+    assert (UsageMinute.objects.count(), UsageDay.objects.count()) == (0, 3)
     assert BudgetWindow.objects.count() == 3
     assert Alert.objects.count() == 4
 

@@ -12,7 +12,7 @@ from django.core.management import CommandError, call_command
 from metering import store, tasks
 from metering.core import sketch
 from metering.counting import MODELS, SKETCHES, SUMS
-from metering.models import TouchedMinute, UsageDay, UsageMinute, UsageQuarter, UsageRow
+from metering.models import TouchedMinute, UsageDay, UsageMinute, UsageQuarter
 from metering.reading import Reading
 from metering.rollup import roll_up_quarters
 from tests import builders
@@ -164,18 +164,37 @@ def test_money_is_that_of_the_prices_in_force_when_each_request_was_answered():
         assert totals == [{"USD": 280_000, "EUR": 2 * 1_800_000}]
 
 
-def test_purging_forgets_whole_days_of_minutes_and_keeps_longer_levels(settings):
-    settings.FAIRLANE_KEEP_RECORDS_DAYS = 35
+def test_minutes_are_forgotten_by_whole_days_and_the_rest_stays(settings):
     now = datetime.now(UTC)
-    for days, hours in itertools.product((34, 36), (0, 6)):
+    settings.FAIRLANE_KEEP_MINUTES_DAYS = 9
+    for days, hours in itertools.product((2, 4, 6), (0, 6)):
         save(record(at=now - timedelta(days=days, hours=hours)))
+    roll_up()
+    assert UsageMinute.objects.count() == 6
+    settings.FAIRLANE_KEEP_MINUTES_DAYS = 3
+    tasks.purge_minutes()
+    assert UsageMinute.objects.count() == 2
+    assert UsageQuarter.objects.count() == 6
+    assert sum(day.requests for day in UsageDay.objects.all()) == 6
+
+
+def test_what_is_older_than_minutes_is_counted_by_the_quarter_out_of_records():
+    at = datetime.now(UTC).replace(minute=7) - timedelta(days=20)
+    save(*[record(at=at + timedelta(minutes=n)) for n in range(3)])
+    roll_up()
+    assert not UsageMinute.objects.exists()
+    assert UsageQuarter.objects.get().requests == 3
+    save(record(at=at))
+    roll_up()
+    assert UsageDay.objects.get().requests == 4
+    found = Reading(at + timedelta(minutes=2), at + timedelta(minutes=3)).totals(())
+    assert found[()].requests == 4  # the quarter that it is in: there is nothing finer
+
+
+def test_records_that_a_roll_up_waits_for_are_not_forgotten():
+    at = datetime.now(UTC) - timedelta(days=40)
+    save(record(at=at))
     tasks.roll_up()
-    tasks.purge_records()
-    assert UsageMinute.objects.count() == 4  # their quarters are not counted yet
+    assert tasks.purge_records(keep_days=35) == 0
     tasks.roll_up_days()
-    tasks.purge_records()
-    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    assert {m.start >= today - timedelta(days=35) for m in UsageMinute.objects.all()} == {True}
-    assert UsageQuarter.objects.count() == 4
-    assert sum(day.requests for day in UsageDay.objects.all()) == 4
-    assert UsageRow.objects.count() == 2
+    assert tasks.purge_records(keep_days=35) == 1
