@@ -22,6 +22,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "simulate": ("--quick",),  # whole: four minutes of CPU
     "records": ("--records", "10000", "--rounds", "3"),
     "stream_meter": (),
+    "console_pages": ("--scale", "0.1", "--over", "50"),
 }
 LONGEST_S = 300.0
 
