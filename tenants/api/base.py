@@ -15,11 +15,12 @@ from django.http import Http404, HttpResponseBase
 from django.views.decorators.http import conditional_page
 from rest_framework import exceptions, status
 from rest_framework.parsers import JSONParser
-from rest_framework.permissions import BasePermission
+from rest_framework.permissions import SAFE_METHODS, BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView, exception_handler
 
+from tenants.api.pages import check_known
 from tenants.api.schemas import Reason, read
 from tenants.core.issue import Issue
 from tenants.core.permissions import Action
@@ -80,6 +81,12 @@ class Api(APIView):
 
     def get_exception_handler(self) -> Callable[..., Response | None]:
         return handle
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """A slip in `?reason=` must not cost the audit its reason. Lists check their own query."""
+        super().initial(request, *args, **kwargs)
+        if request.method not in SAFE_METHODS:
+            check_known(request.query_params, ["reason"])
 
     def who(self) -> Viewer:
         found: Viewer = self.request.viewer  # type: ignore[attr-defined]

@@ -208,3 +208,9 @@ def test_an_unknown_field_is_refused_by_name(
     (error,) = answer.json()["errors"]
     assert error["field"].rpartition(".")[2] == "colour"
     assert "known: " in error["message"] or "allowed: " in error["message"]
+
+
+def test_a_slip_in_the_query_of_an_edit_is_refused(admin: Client) -> None:
+    answer = admin.patch(f"{V1}/tenants/acme/?resaon=x", {"weight": 2}, JSON, headers=ANY)
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "resaon")
+    assert selectors.current_revision() == 1
