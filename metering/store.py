@@ -8,8 +8,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -42,10 +43,18 @@ POSTGRES_INSERT = (
     f"INSERT INTO {TABLE} ({NAMES}) SELECT {NAMES} FROM json_to_recordset(%s) "  # noqa: S608
     f"AS given ({POSTGRES_COLUMNS}) ON CONFLICT (request_id) DO NOTHING RETURNING request_id"
 )
-SQLITE_INSERT = (
-    f"INSERT INTO {TABLE} ({NAMES}) VALUES ({', '.join(['%s'] * len(FIELDS))}) "  # noqa: S608
-    "ON CONFLICT (request_id) DO NOTHING"
-)
+ROWS_A_STATEMENT = 40  # a third less than one by one; its parameters stay under SQLite's old 999
+
+
+def _sqlite_insert(rows: int) -> str:
+    row = f"({', '.join(['%s'] * len(FIELDS))})"
+    return (
+        f"INSERT INTO {TABLE} ({NAMES}) VALUES {', '.join([row] * rows)} "  # noqa: S608
+        "ON CONFLICT (request_id) DO NOTHING"
+    )
+
+
+SQLITE_INSERT, SQLITE_INSERT_MANY = _sqlite_insert(1), _sqlite_insert(ROWS_A_STATEMENT)
 SQLITE_KNOWN = f"SELECT request_id FROM {TABLE} WHERE request_id IN "  # noqa: S608
 ADD_TO_WINDOW = (
     "INSERT INTO metering_budgetwindow (account, window_start, window_end, used) "
@@ -87,8 +96,7 @@ def _insert_sqlite(by_id: dict[str, Ended]) -> list[str]:
     transaction ends nobody else writes, so what is unknown stays so."""
     with connection.cursor() as cursor:
         sid = transaction.savepoint()
-        cursor.executemany(SQLITE_INSERT, _sqlite_rows(e.record for e in by_id.values()))
-        if cursor.rowcount == len(by_id):
+        if _insert_rows(cursor, [e.record for e in by_id.values()]) == len(by_id):
             transaction.savepoint_commit(sid)
             return list(by_id)
         transaction.savepoint_rollback(sid)
@@ -96,8 +104,28 @@ def _insert_sqlite(by_id: dict[str, Ended]) -> list[str]:
         cursor.execute(f"{SQLITE_KNOWN} ({places})", list(by_id))
         known = {request_id for (request_id,) in cursor.fetchall()}
         new = [request_id for request_id in by_id if request_id not in known]
-        cursor.executemany(SQLITE_INSERT, _sqlite_rows(by_id[i].record for i in new))
+        _insert_rows(cursor, [by_id[request_id].record for request_id in new])
     return new
+
+
+def _insert_rows(cursor: Any, records: Sequence[UsageRecord]) -> int:
+    """Returns how many were not known."""
+    rows = _sqlite_rows(records)
+    whole = len(rows) - len(rows) % ROWS_A_STATEMENT
+    inserted = 0
+    for statement, given in (
+        (SQLITE_INSERT_MANY, list(_joined(rows[:whole]))),
+        (SQLITE_INSERT, rows[whole:]),
+    ):
+        if given:
+            cursor.executemany(statement, given)
+            inserted += cursor.rowcount
+    return inserted
+
+
+def _joined(rows: list[tuple[Any, ...]]) -> Iterator[list[Any]]:
+    for start in range(0, len(rows), ROWS_A_STATEMENT):
+        yield list(chain.from_iterable(rows[start : start + ROWS_A_STATEMENT]))
 
 
 def _sqlite_rows(records: Iterable[UsageRecord]) -> list[tuple[Any, ...]]:
