@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Browser, Page, expect
 
 from tenants import selectors, services
 from tenants.core.diff import named
@@ -70,9 +70,11 @@ def test_log_in_change_a_weight_see_the_audit_entry_and_take_it_back(
     expect(page.get_by_role("button", name="Log in")).to_be_visible()
 
 
-def test_two_admins_edit_the_same_tenant(
-    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+def test_two_admins_edit_the_same_tenant_without_javascript(
+    chromium: Browser, live_server: Any, login: Any, people: dict[str, Any]
 ) -> None:
+    page = chromium.new_context(java_script_enabled=False).new_page()
+    page.set_viewport_size({"width": 1440, "height": 900})
     login(page, people["admin"])
     page.goto(live_server.url + "/tenants/acme/edit/")
     services.edit_object("tenant", "acme", {"weight": 5, "timezone": "UTC"}, actor=builders.ROOT)
@@ -91,6 +93,7 @@ def test_two_admins_edit_the_same_tenant(
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status")).to_contain_text("in force")
     assert weight_of("acme") == 3
+    page.context.close()
 
 
 def test_many_tenants_are_changed_at_once_by_keyboard(
