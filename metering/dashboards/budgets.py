@@ -117,8 +117,9 @@ def newest_windows(owned: Sequence[Owned], count: int, at: datetime) -> dict[str
         wanted |= Q(account__in=accounts, window_start__gt=at - count * longest(period))
     rows = BudgetWindow.objects.filter(wanted).order_by("account", "-window_start", "-id")
     found: dict[str, list[PastWindow]] = {}
-    for account, *window in rows.values_list("account", "window_start", "window_end", "used"):
-        found.setdefault(account, []).append(PastWindow(*window))
+    for row in rows:
+        past = PastWindow(row.window_start, row.window_end, row.used)
+        found.setdefault(row.account, []).append(past)
     return {account: windows[:count] for account, windows in found.items()}
 
 

@@ -90,7 +90,7 @@ def places(samples: Iterable[Sample], tenant: str) -> list[Place]:
 
 
 def _weights(lane: Mapping[str, Any]) -> float:
-    return sum(state.get("weight", 0.0) for state in lane.get("tenants", {}).values())
+    return float(sum(state.get("weight", 0.0) for state in lane.get("tenants", {}).values()))
 
 
 def _pools(samples: Iterable[Sample]) -> Iterable[tuple[str, Mapping[str, Any]]]:

@@ -88,7 +88,7 @@ class PolicyRevision(AppendOnly):
 
     @property
     def document(self) -> dict[str, Any]:
-        return self.unpack(self.packed)
+        return self.unpack(bytes(self.packed))
 
 
 class AuditEntry(AppendOnly):
