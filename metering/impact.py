@@ -45,8 +45,11 @@ def _tenants(
         for name, state in sample.get("tenants", {}).items():
             open_now[name][0] += state.get("running", 0)
             open_now[name][1] += state.get("queued", 0)
-    names = {*open_now, *used}
-    return {name: TenantNow(*open_now[name], *used.get(name, (0, 0))) for name in names}
+    found = {}
+    for name in {*open_now, *used}:
+        (running, queued), (requests, tokens) = open_now[name], used.get(name, (0, 0))
+        found[name] = TenantNow(running, queued, requests, tokens)
+    return found
 
 
 def _last_minute(tenants: list[str], at: datetime) -> dict[str, tuple[int, int]]:

@@ -107,8 +107,9 @@ class _Merging:
         kept: Side = "yours" if outcome == "yours" else "theirs"
         if outcome == "clash":
             kept = self.keep.get(key_of(kind, name, field), "theirs")
-        values = (_shown(each) for each in (base, theirs, yours))
-        self.rows.append(Beside(kind, name, field, *values, outcome, kept))
+        seen, in_force, wanted = _shown(base), _shown(theirs), _shown(yours)
+        row = Beside(kind, name, field, seen, in_force, wanted, outcome, kept)
+        self.rows.append(row)
         return yours if kept == "yours" else theirs
 
 

@@ -15,7 +15,6 @@ from django.utils.html import format_html
 from tenants.services.actors import Actor, actor_for
 from tenants.services.documents import Applied
 
-
 MOST_CHANGES = 200  # that a page shows; a first policy may be thousands
 
 

@@ -86,17 +86,17 @@ def entries_of(asked: dict[str, str]) -> tuple[QuerySet[AuditEntry], str]:
     entries: QuerySet[AuditEntry] = AuditEntry.objects.select_related("revision").defer(
         "revision__packed"
     )
-    for name in ("actor", "kind", "source"):
-        if value := asked.get(name):
-            entries = entries.filter(**{name: value})
+    for whole in ("actor", "kind", "source"):
+        if value := asked.get(whole):
+            entries = entries.filter(**{whole: value})
     if name := asked.get("name"):
         entries = entries.filter(begins(name[:-1]) if name.endswith("*") else Q(name=name))
-    if field := asked.get("field"):
+    if path := asked.get("field"):
         entries = entries.alias(beginning=Beginning("field"))
-        entries = entries.filter(beginning=Beginning.of(field))
-        if Beginning.of(field + " ") == Beginning.of(field):
+        entries = entries.filter(beginning=Beginning.of(path))
+        if Beginning.of(path + " ") == Beginning.of(path):
             # Were it `field=`, SQLite would put the value into the index's expression and scan all.
-            entries = entries.filter(field__gte=field, field__lte=field)
+            entries = entries.filter(field__gte=path, field__lte=path)
     return within(entries, asked)
 
 
