@@ -197,11 +197,11 @@ def _role_of(user: Any) -> tuple[str | None, str | None]:
 
 def not_the_last_admin(user: Any, field: str, value: object) -> None:
     """The rows stay locked to the commit, so that two admins cannot remove one another."""
+    everybody = get_user_model()._default_manager
+    list(everybody.select_for_update().filter(is_superuser=True).order_by("pk").values_list("pk"))
     members = Membership.objects.select_for_update(of=("self",)).filter(role="admin")
-    list(members.values_list("pk"))
-    admins = get_user_model()._default_manager.filter(
-        Q(is_superuser=True) | Q(membership__role="admin"), is_active=True
-    )
+    list(members.order_by("pk").values_list("pk"))
+    admins = everybody.filter(Q(is_superuser=True) | Q(membership__role="admin"), is_active=True)
     if list(admins.values_list("pk", flat=True)) == [user.pk]:
         name = short(user.get_username())
         message = f"user {name} is the last admin who can sign in; make another one first"
