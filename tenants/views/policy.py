@@ -50,7 +50,7 @@ def edit(request: HttpRequest) -> HttpResponse:
 
 def text_of(request: HttpRequest) -> str | None:
     if (file := request.FILES.get("file")) is not None:
-        return file.read().decode("utf-8", "replace")
+        return str(file.read(), "utf-8", "replace")
     text = request.POST.get("text")
     return None if text is None else str(text)
 

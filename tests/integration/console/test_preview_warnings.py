@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from metering import selectors
 from metering.models import BudgetWindow, GatewaySample, UsageRow
 from tenants import preview as previews
 from tenants import services
@@ -18,11 +20,13 @@ pytestmark = [pytest.mark.django_db, pytest.mark.store]
 
 
 @pytest.fixture
-def busy(people: Any) -> None:
-    """acme runs 3 and queues 2, next to globex and initech."""
-    at = datetime.now(UTC) + timedelta(seconds=2)  # a slow machine must not make it old
-    state = builders.live_state(at)
-    GatewaySample.objects.create(gateway="host-a:4711", at=datetime.now(UTC), state=state)
+def busy(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """acme runs 3 and queues 2, next to globex and initech, and a slow machine forgets it not."""
+    monkeypatch.setattr(
+        selectors, "latest_samples", partial(selectors.latest_samples, max_age_s=600.0)
+    )
+    at = datetime.now(UTC)
+    GatewaySample.objects.create(gateway="host-a:4711", at=at, state=builders.live_state(at))
 
 
 def warned(preview: Any) -> list[str]:
