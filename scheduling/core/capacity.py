@@ -142,8 +142,9 @@ class Endpoints:
         found: Endpoint | None = None
         least = inf
         for endpoint in self.all.values():
-            takes = load <= endpoint.room and endpoint is not barred
-            if takes and endpoint.fullness < least and prefix in endpoint.prefixes:
+            if load > endpoint.room or prefix not in endpoint.prefixes or endpoint is barred:
+                continue
+            if endpoint.fullness < least:
                 found, least = endpoint, endpoint.fullness
         if found is None:
             return None

@@ -30,25 +30,21 @@ MOST = 4096  # prefixes remembered per endpoint, however small
 Holder = Callable[[Request], "Endpoint | None"]  # where its prefix is and it may go now
 
 
-class Prefixes:
-    """What one endpoint probably has in its cache."""
+class Prefixes(OrderedDict[int, float]):
+    """What one endpoint probably has in its cache, least recently used first; with loads."""
 
-    __slots__ = ("_loads", "_total")
+    __slots__ = ("total",)
 
     def __init__(self) -> None:
-        self._loads: OrderedDict[int, float] = OrderedDict()  # least recently used first
-        self._total = 0.0
-
-    def __contains__(self, prefix: int) -> bool:
-        return prefix in self._loads
+        super().__init__()
+        self.total = 0.0
 
     def note(self, prefix: int, load: float, max_load: float) -> None:
         """A request that begins with `prefix` runs there now."""
-        loads = self._loads
-        self._total += load - loads.pop(prefix, 0.0)
-        loads[prefix] = load
-        while len(loads) > 1 and (self._total > max_load or len(loads) > MOST):
-            self._total -= loads.popitem(last=False)[1]
+        self.total += load - self.pop(prefix, 0.0)
+        self[prefix] = load
+        while len(self) > 1 and (self.total > max_load or len(self) > MOST):
+            self.total -= self.popitem(last=False)[1]
 
 
 def at_home(

@@ -211,6 +211,8 @@ def test_of_two_endpoints_that_hold_a_prefix_the_emptier_takes_it() -> None:
     world = World(config(pool(4, 4, 4)))
     ids = [world.ask("alice", prefix=7) for _ in range(4)]
     assert [world.endpoint[id] for id in ids] == ["a", "a", "b", "b"]  # a was too full, c is empty
+    world.end(ids[0])
+    assert world.endpoint[world.ask("alice", prefix=7)] == "a"
 
 
 def test_without_a_quantum_prefixes_do_not_change_turns() -> None:

@@ -17,13 +17,20 @@ Broken on purpose, one at a time, and what fell (the broken versions were never 
 - a parked tenant keeps all of its arrears: test_being_parked_earns_no_credit
 - small requests pass without limit: test_those_who_pass_do_not_get_ahead_for_good; the endpoint
   not held: test_a_large_request_is_not_starved_by_small_ones_of_ever_new_tenants
+- locality past the quantum: test_locality_widens_the_bound_by_its_quantum_and_no_more; overtaking
+  inside an application without limit, or not counted:
+  test_inside_an_application_requests_are_overtaken_within_the_quantum_and_no_more; overtaking by
+  other tenants without limit: test_tenants_of_a_popular_prefix_do_not_starve_one_without_it;
+  prefixes remembered whatever their load: test_an_endpoint_is_thought_to_hold_what_fits_into_it
+- largest credit first instead of the earliest deadline, or by rank alone:
+  test_a_lane_waits_no_longer_than_its_share_allows
 """
 
 from __future__ import annotations
 
 from itertools import cycle, islice
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from scheduling.core.figures import bound_units
@@ -134,10 +141,19 @@ def test_inside_an_application_requests_are_overtaken_within_the_quantum_and_no_
 
 Phases = list[tuple[float, int]]  # so many requests of that cost, one after another
 # Three lanes cover a large request in one moment, while the lane with the half has small ones.
-LATE = [
+LATE: list[tuple[float, Phases]] = [
     (0.0, [(0.7, 571), (100.0, 1), (0.7, 400)]),
     (0.5, [(100.0, 3), (1.0, 197), (3.0, 900)]),
     *[(1 / 6, [(99.99, 1000)])] * 3,
+]
+# With the largest credit first, one of these lanes waits for 3.6 largest requests more.
+MANY: list[tuple[int, Phases]] = [
+    (33, [(1.0, 6), (100.0, 1)]),
+    (54, [(100.0, 3), (1.0, 17)]),
+    (40, [(100.0, 12)]),
+    (55, [(100.0, 3), (5.0, 10), (1.0, 19)]),
+    (22, [(100.0, 11), (99.0, 9), (100.0, 10)]),
+    (39, [(1.0, 3), (100.0, 2), (99.0, 4), (50.0, 3)]),
 ]
 
 
@@ -152,6 +168,7 @@ LATE = [
     ),
     turns=st.integers(30, 90),
 )
+@example(plans=MANY, turns=90)
 @settings(max_examples=250)
 def test_a_lane_waits_no_longer_than_its_share_allows(
     plans: list[tuple[int, Phases]], turns: int

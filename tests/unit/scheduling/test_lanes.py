@@ -58,13 +58,17 @@ def test_what_no_lane_claims_goes_by_rank() -> None:
     assert "standard" not in lanes_started(world, 80)
 
 
-def test_the_largest_credit_goes_first() -> None:
-    world = World(config(lanes=lanes(0, 0.1, 0.4)))
+def test_of_lanes_with_credit_the_earliest_deadline_goes_first() -> None:
+    """A lane's deadline is largest / share after its credit covered its next request."""
+    world = World(config(lanes=lanes(0, 0.5, 0.3)))
     world.ask("alice", 100, lane="critical")
     world.ask("alice", 50, lane="critical", times=10)
+    world.ask("alice", 25, lane="standard")
     world.ask("alice", 5, lane="standard")
     world.ask("alice", 5, lane="batch")
-    assert lanes_started(world, 3) == ["critical", "batch", "standard"]
+    assert lanes_started(world, 2) == ["critical", "standard"]
+    assert lane(world, "batch").credit > lane(world, "standard").credit
+    assert lanes_started(world, 2) == ["standard", "batch"]
 
 
 def test_credit_does_not_grow_past_its_cap_while_the_lane_cannot_run() -> None:
