@@ -18,6 +18,7 @@ from metering.alerts.watch import watch
 from metering.core.cover import DAY
 from metering.models import (
     Alert,
+    AlertDelivery,
     BudgetWindow,
     Correction,
     GatewayCheck,
@@ -42,6 +43,7 @@ KEPT_AS_ROLLUPS: dict[type[Model], str] = {
     LiveHour: "start",
     BudgetWindow: "window_end",
     Alert: "resolved_at",
+    AlertDelivery: "created_at",
 }
 
 

@@ -1,4 +1,4 @@
-"""Alerts over the admin API: listed, read, acknowledged; rules and destinations to read."""
+"""Alerts over the admin API: listed, read, acknowledged."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from metering.core.alert_kinds import KINDS
 from metering.models import Alert
 from tenants.api.base import Api
 from tenants.api.described import lists, says
-from tenants.api.pages import Choice, Filters, Moment, choice, holds, only, page
+from tenants.api.pages import Choice, Filters, Moment, choice, holds, page
 from tenants.api.schemas import Body, Out, read
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
@@ -55,18 +55,6 @@ class AlertOut(Out):
 
 class Acknowledge(Body):
     note: Annotated[str, Field(description="For whoever looks at it after you.")] = ""
-
-
-class RuleOut(Out):
-    kind: str
-    label: str
-    enabled: bool
-    level: str
-    threshold: float | None
-    minutes: int | None
-    remind_hours: float
-    says: str
-    do: str
 
 
 class InState(Choice):
@@ -134,27 +122,3 @@ class AcknowledgeAlert(Api):
         asked = read(Acknowledge, request.data)
         found = services.acknowledge(number, asked.note, timezone.now(), actor=self.actor())
         return Response(told()(found))
-
-
-class Rules(Api):
-    actions: ClassVar[Mapping[str, Action]] = {"GET": "alerts.view"}
-
-    @says("alert_rules", "Which conditions raise an alert", {200: list[RuleOut]})
-    def get(self, request: Request) -> Response:
-        only(request)
-        return Response(
-            [
-                RuleOut(
-                    kind=name,
-                    label=rule.kind.label,
-                    enabled=rule.enabled,
-                    level=rule.level,
-                    threshold=rule.threshold if rule.kind.threshold is not None else None,
-                    minutes=rule.minutes if rule.kind.minutes is not None else None,
-                    remind_hours=rule.remind_hours,
-                    says=rule.text,
-                    do=rule.kind.do,
-                ).model_dump()
-                for name, rule in rules().items()
-            ]
-        )

@@ -13,12 +13,12 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import pytest
 from django.core import mail
 
-from metering import alerts
+from metering import alerts, tasks
 from metering.alerts import delivery as delivery_of
 from metering.alerts import notices, services, webhook
 from metering.alerts.delivery import send_due
 from metering.alerts.services import DestinationValues, RuleValues
-from metering.models import Alert, AlertDelivery, AlertDestination
+from metering.models import Alert, AlertDelivery, AlertDestination, GatewaySample
 from tests import builders
 from tests.integration.metering.ledger import AT
 
@@ -127,6 +127,15 @@ def test_what_was_over_before_anybody_was_told_is_not_told():
     raised()
     alerts.resolve_others("endpoint_down", (), AT)
     assert go() == []
+
+
+def test_the_tasks_find_tell_and_send():
+    by_mail()
+    GatewaySample.objects.create(gateway="g1", at=AT, state={})  # and none since
+    assert tasks.watch_alerts() == 1
+    assert tasks.send_alerts() == 1
+    assert mail.outbox[0].subject == "[Fairlane] No gateway is running: gateways"
+    assert (tasks.watch_alerts(), tasks.send_alerts()) == (1, 0)
 
 
 # --- who ----------------------------------------------------------------------------------------

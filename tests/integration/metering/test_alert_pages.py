@@ -172,6 +172,52 @@ def test_the_api_tells_the_rules(admin):
     assert found["throttle_rate"]["minutes"] == 5
 
 
+def test_a_rule_is_changed_over_the_api_by_who_saw_it(admin):
+    page = f"{V1}rules/budget_near/"
+    seen = admin.get(page)
+    etag = {"If-Match": seen.headers["etag"]}
+    send = {"threshold": 0.7, "reason": "too late"}
+    assert admin.patch(page, send, "application/json").status_code == 428
+    changed = admin.patch(page, send, "application/json", headers=etag)
+    assert (changed.json()["threshold"], changed.json()["level"]) == (0.7, "warning")
+    assert admin.patch(page, send, "application/json", headers=etag).status_code == 412
+    any_ = {"If-Match": "*"}
+    admin.patch(page, {"enabled": False}, "application/json", headers=any_)
+    admin.patch(page, {"threshold": None}, "application/json", headers=any_)
+    rule = rules()["budget_near"]
+    assert (rule.enabled, rule.threshold) == (False, 0.8)
+    wrong = admin.patch(page, {"threshold": 2}, "application/json", headers=any_)
+    assert wrong.json()["errors"][0]["field"] == "threshold"
+    assert admin.get(f"{V1}rules/nothing/").status_code == 404
+
+
+def test_destinations_are_kept_over_the_api_and_a_secret_is_told_once(admin, as_):
+    body = {"name": "pager", "shape": "webhook", "address": "https://hooks.example.com/T0/secret"}
+    made = admin.post(f"{V1}destinations/", body, "application/json")
+    assert made.status_code == 201, made.json()
+    page = f"{V1}destinations/{made.json()['id']}/"
+    assert made.json()["secret"] == secret_of(AlertDestination.objects.get())
+    assert "no-store" in made.headers["Cache-Control"]
+    seen = admin.get(page)
+    assert "secret" not in seen.json()
+    assert as_("operator").get(page).json()["address"] == "https://hooks.example.com/…"
+    etag = {"If-Match": seen.headers["etag"]}
+    changed = admin.patch(page, {"only_critical": True}, "application/json", headers=etag)
+    assert (changed.json()["only_critical"], changed.json()["address"]) == (True, body["address"])
+    assert admin.patch(page, {}, "application/json", headers=etag).status_code == 412
+    renewed = admin.post(f"{page}secret/", {}, "application/json").json()["secret"]
+    assert renewed != made.json()["secret"]
+    assert admin.post(f"{page}test/", {}, "application/json").status_code == 202
+    assert AlertDelivery.objects.get().event == "test"
+    metadata = {"address": "http://169.254.169.254/"}
+    refused = admin.patch(page, metadata, "application/json", headers={"If-Match": "*"})
+    assert refused.json()["errors"][0]["field"] == "address"
+    assert len(admin.get(f"{V1}destinations/", {"shape": "email"}).json()["results"]) == 0
+    assert len(admin.get(f"{V1}destinations/", {"q": "PAG"}).json()["results"]) == 1
+    assert admin.delete(f"{page}?reason=gone", headers={"If-Match": "*"}).status_code == 204
+    assert admin.get(page).status_code == 404
+
+
 # --- rules --------------------------------------------------------------------------------------
 
 
