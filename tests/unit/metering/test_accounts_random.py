@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from datetime import timedelta
 
@@ -30,6 +31,7 @@ class Accounting(RuleBasedStateMachine):
         super().__init__()
         self.accounts = LocalAccounts()
         self.now = 1_000.0
+        self.numbers = itertools.count()  # ids in the same order in each run of the same steps
         self.open: dict[str, tuple] = {}
         self.settled: Counter = Counter()  # (account, window) -> units
         self.entered: list[tuple[float, str]] = []
@@ -58,6 +60,7 @@ class Accounting(RuleBasedStateMachine):
             cost=cost,
             ceiling=cost + more,
             interaction=interaction,
+            request_id=f"r{next(self.numbers):04}",
             ceiling_tokens=tokens + more if more % 2 else 0,
         )
         before = self.seen()
