@@ -63,7 +63,13 @@ FOR_TENANT_ADMINS = FOR_TENANTS | {
     "api/v1/keys/bulk/revoke/",
 }
 # What the walk has none of, so that even who may is told that it is not there.
-NOT_MADE = ("api/v1/simulations/<", "alerts/<", "alerts/destinations/<", "api/v1/alerts/<")
+NOT_MADE = (
+    "api/v1/simulations/<",
+    "alerts/<",
+    "alerts/destinations/<",
+    "api/v1/alerts/<",
+    "api/v1/alerts/destinations/<",
+)
 
 # What a walk moves by itself: sessions, sign-ins, when a token was used.
 FLEETING = {"Session", "AccessAttempt", "AccessLog", "LogEntry", "AuditEntry", "ContentType"}

@@ -35,7 +35,7 @@ class Site:
             "realm_access": {"groups": list(groups)},
             **claims,
         }
-        browser = httpx.Client(base_url=self.url, follow_redirects=True, timeout=30)
+        browser = httpx.Client(base_url=self.url, follow_redirects=True, timeout=60)
         self.browsers.append(browser)
         return browser, browser.get("/oidc/login/?next=/account/")
 
@@ -52,7 +52,7 @@ class Site:
     def api(self, method: str, path: str, **body: Any) -> httpx.Response:
         headers = {"Authorization": f"Token {self.token}", "If-Match": "*"}
         return httpx.request(
-            method, f"{self.url}/api/v1/{path}", headers=headers, json=body or None, timeout=30
+            method, f"{self.url}/api/v1/{path}", headers=headers, json=body or None, timeout=60
         )
 
 
@@ -67,7 +67,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             yield Site(f"http://127.0.0.1:{door.getsockname()[1]}", token, provider)
         finally:
             process.terminate()
-            process.communicate(timeout=30)
+            process.communicate(timeout=60)
 
 
 def start(provider: Provider, door: socket.socket, folder: Path) -> subprocess.Popen[str]:
@@ -101,7 +101,7 @@ def well(site: Site) -> Iterator[None]:
 
 
 def test_the_login_page_offers_it_beside_local_accounts(site: Site) -> None:
-    page = httpx.get(f"{site.url}/login/").text
+    page = httpx.get(f"{site.url}/login/", timeout=60).text
     assert "Log in with Example ID" in page
     assert 'name="password"' in page
 
@@ -197,7 +197,9 @@ def test_an_id_token_for_somebody_else_is_refused(site: Site) -> None:
 
 
 def test_an_answer_that_nobody_asked_for_is_refused(site: Site) -> None:
-    page = httpx.get(f"{site.url}/oidc/callback/?code=abc&state=made-up", follow_redirects=True)
+    page = httpx.get(
+        f"{site.url}/oidc/callback/?code=abc&state=made-up", follow_redirects=True, timeout=60
+    )
     assert page.status_code == 403
     assert site.api("GET", "users/abc/").status_code == 404
 
@@ -206,4 +208,4 @@ def test_a_provider_that_is_away_is_told_and_local_accounts_work(site: Site) -> 
     site.provider.fault = "down"
     _, page = site.sign_in("nina")
     assert (page.status_code, "out of reach" in page.text) == (502, True)
-    assert httpx.get(f"{site.url}/login/").status_code == 200
+    assert httpx.get(f"{site.url}/login/", timeout=60).status_code == 200
