@@ -31,6 +31,7 @@ from tenants.api.schemas import (
 from tenants.core import yaml_text
 from tenants.core.document import Document, canonical
 from tenants.core.issue import Invalid, Issue, refused, short
+from tenants.core.merge import Beside
 from tenants.core.permissions import Action
 from tenants.core.schema import json_schema
 from tenants.errors import NotFound
@@ -149,26 +150,27 @@ class TakeBack(PolicyApi):
         plan = plans.plan(edit)
         if expected not in (None, plan.revision):
             raise Changed(f"revision {plan.revision} is in force, not {expected}")
-        if open_ := [b for b in plan.beside if b.outcome == "clash" and b.key not in asked.keep]:
-            text = "{} is {} now, and was {} before revision {}; say in keep which one holds"
-            errors = [
-                {
-                    "field": each.key,
-                    "value": short(each.theirs),
-                    "message": text.format(
-                        each.field or each.name,
-                        short(each.theirs),
-                        short(each.yours),
-                        asked.revision,
-                    ),
-                }
-                for each in open_
-            ]
+        if clashes := [each for each in plan.beside if undecided(each, asked)]:
+            errors = [told_of(each, asked.revision) for each in clashes]
             return refusal("Later revisions changed the same fields.", errors, 409)
         if asked.dry_run or not plan.changes:
             return self.applied(Applied(plan.revision, plan.changes, False, plan.warnings))
         by["reason"] = asked.reason or f"Revert revision {asked.revision}"
         return self.applied(plans.apply_plan(edit, plan.seal, **by))
+
+
+def undecided(field: Beside, asked: Revert) -> bool:
+    return field.outcome == "clash" and field.key not in asked.keep
+
+
+def told_of(field: Beside, revision: int) -> dict[str, str]:
+    now, before = short(field.theirs), short(field.yours)
+    what = field.field or field.name
+    message = (
+        f"{what} is {now} now, and was {before} before revision {revision}; "
+        "say in keep which one holds"
+    )
+    return {"field": field.key, "value": now, "message": message}
 
 
 class EditMany(PolicyApi):
