@@ -143,6 +143,7 @@ if HTTPS_ONLY:
 # Preloading is a registration of a whole domain: for its owner to make, not for a program in it.
 SILENCED_SYSTEM_CHECKS = ["security.W021"]
 X_FRAME_OPTIONS = "DENY"
+DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 2**20  # a policy of 10 000 tenants in a form takes half of it
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],

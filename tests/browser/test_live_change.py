@@ -135,3 +135,5 @@ def test_three_in_the_morning_the_noisy_tenant_is_found_slowed_watched_and_let_g
     expect(entries.nth(1)).to_contain_text("ticket 4711")
     expect(entries.nth(1)).to_contain_text("ada")
     shot(page, "6-audit")
+    file = page.request.get(f"{served.url}/audit/?field=weight&format=csv")
+    assert "ticket 4711" in file.text()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from django.test.utils import CaptureQueriesContext
 
 from tenants import services
 from tenants.models import AuditEntry, PolicyRevision
+from tenants.streaming import Streamed
 from tests import builders
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
@@ -169,6 +171,18 @@ def test_the_filtered_list_is_had_as_a_file(admin: Client) -> None:
     ]
     assert rows[0]["reason"].startswith("'=")
     assert rows[1]["revision"] == "2"
+
+
+async def test_a_file_is_sent_while_it_is_made() -> None:
+    made: list[int] = []
+
+    def parts() -> Iterator[str]:
+        for number in range(3):
+            made.append(number)
+            yield str(number)
+
+    sent = [(part, list(made)) async for part in Streamed(parts())]
+    assert sent == [(b"0", [0]), (b"1", [0, 1]), (b"2", [0, 1, 2])]
 
 
 def test_a_filter_that_cannot_be_read_makes_no_file(admin: Client) -> None:

@@ -127,6 +127,15 @@ def test_the_document_is_edited_as_text_or_from_a_file(admin: Client) -> None:
     assert acme().weight == 3
 
 
+def test_a_document_of_some_megabytes_fits_into_the_page(admin: Client) -> None:
+    page = "/policy/edit/"
+    form = filled(admin.get(page), step="preview")
+    more = "".join(f"- {{name: t{n}, tier: gold, timezone: Europe/Berlin}}\n" for n in range(1000))
+    preview = admin.post(page, form | {"text": form["text"] + more + "# " + "x" * 3_000_000})
+    assert preview.context["count"] == 1000
+    assert "1,000 tenants" in preview.content.decode()
+
+
 def test_revisions_are_paged_by_where_the_last_page_ended(admin: Client) -> None:
     for weight in range(1, 60):
         services.edit_object("tenant", "hooli", {"weight": weight + 2}, actor=builders.ROOT)
