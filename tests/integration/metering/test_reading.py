@@ -118,14 +118,14 @@ def test_a_roll_up_after_a_pause_catches_up():
 
 def test_marks_of_rows_that_came_during_a_roll_up_stay(monkeypatch):
     save(record())
-    real = rollup._not_less_than_known
+    real = rollup._count_slots
 
     def and_meanwhile(*of):
         done = real(*of)
         save(record())
         return done
 
-    monkeypatch.setattr(rollup, "_not_less_than_known", and_meanwhile)
+    monkeypatch.setattr(rollup, "_count_slots", and_meanwhile)
     tasks.roll_up()
     monkeypatch.undo()
     assert UsageMinute.objects.get().requests == 1
