@@ -22,7 +22,13 @@ SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")
 JUDGED = {("wide", "light"), ("narrow", "dark")}  # by axe: each size and each scheme once
 SERIOUS = ("serious", "critical")
-MORE = {"keys-all": "/keys/?state=all", "not-found": "/nowhere/", "tenants-none": "/tenants/?q=zzz"}
+MORE = {
+    "keys-all": "/keys/?state=all",
+    "not-found": "/nowhere/",
+    "tenants-none": "/tenants/?q=zzz",
+    "bulk": "/bulk/tenants/?name=acme&name=hooli",
+    "undo-clash": "/revisions/2/revert/",
+}
 SIDEWAYS = """Array.from(document.querySelectorAll('.table'))
   .filter(each => each.scrollWidth > each.clientWidth + 1)
   .map(each => each.getAttribute('aria-label'))"""
@@ -33,6 +39,7 @@ def seeded(people: dict[str, Any]) -> dict[str, Any]:
     services.edit_object(
         "tenant", "globex", {"weight": 6}, actor=builders.ROOT, reason="They pay for more"
     )
+    services.edit_object("tenant", "globex", {"weight": 7}, actor=builders.ROOT, reason="And more")
     key, _ = services.create_key("acme", "support-bot", "chat widget", actor=builders.ROOT)
     gone, _ = services.create_key("globex", None, "old script", 30, actor=builders.ROOT)
     services.revoke_key(gone.public_id, actor=builders.ROOT, reason="Found in a repository")
