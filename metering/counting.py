@@ -154,7 +154,7 @@ class _Query:
     def _rows(
         self, sql: str, inner: list[tuple[int, str, str, str]]
     ) -> Iterator[tuple[tuple[int, Group], tuple[Any, ...]]]:
-        tables, selects, values, filters = [], [], [], []
+        tables, selects, values, filters = [], [], list[Any](), list[Any]()
         for level, what, source, condition in inner:
             pieces = self.pieces[level]
             places = ", ".join(["(%s, %s, %s)"] * len(pieces))

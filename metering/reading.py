@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
+from django.db.models import Model
+
 from metering.core.cover import MINUTE, QUARTER, Piece, cover, stale_above
 from metering.counting import Group, Total, Totals, Where, count
 from metering.models_rollup import TouchedMinute, TouchedQuarter
@@ -55,7 +57,7 @@ class Reading:
         seconds[-1] = -_floor(-edges[-1].timestamp(), steps[-1])
         return cover(seconds, self._stale)
 
-    def _marks(self, model: type, field: str, since: datetime) -> list[int]:
+    def _marks(self, model: type[Model], field: str, since: datetime) -> list[int]:
         """Newest first."""
         found = model._default_manager.filter(
             **{f"{field}__gte": since, f"{field}__lt": self.until}

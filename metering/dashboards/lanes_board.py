@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from metering.dashboards import figures
 from metering.dashboards.charts import Chart
 from metering.dashboards.watching import Board, Watch
@@ -23,7 +26,7 @@ def lanes_board(watch: Watch) -> Board:
     )
 
 
-Lanes = dict[tuple[int, tuple[str, ...]], Past]
+Lanes = Mapping[tuple[int, tuple[str, ...]], Past]
 
 
 def share_chart(watch: Watch, found: Lanes) -> Chart:
@@ -69,12 +72,12 @@ def wait_chart(watch: Watch, found: Lanes) -> Chart:
     return watch.over_time("wait", "Oldest wait", seconds, figure, note, empty=NOTHING)
 
 
-def rows(watch: Watch, found: Lanes) -> list[dict[str, object]]:
+def rows(watch: Watch, found: Lanes) -> list[dict[str, Any]]:
     served_in: dict[int, float] = {}
     for (step, _), each in found.items():
         served_in[step] = served_in.get(step, 0.0) + max(0.0, each.served)
     whole = sum(served_in.values())
-    answer = []
+    answer: list[dict[str, Any]] = []
     for lane in sorted(watch.document.lanes, key=lambda lane: lane.rank):
         mine = {step: each for (step, (name,)), each in found.items() if name == lane.name}
         if not mine:

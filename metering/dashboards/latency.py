@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import Any
+
+from metering.counting import Total
 from metering.dashboards import figures
 from metering.dashboards.charts import Chart
 from metering.dashboards.watching import Board, Watch
@@ -19,15 +23,15 @@ def latency(watch: Watch) -> Board:
     found = watch.series(("tenant",), where={"tenant": watch.shown}, sketches=names)
     charts: list[Chart] = []
     for kind, name, title, note in KINDS:
-        values = watch.rows(found, lambda total, k=kind: total.quantile(k, 0.95), empty=None)
+        values = watch.rows(found, partial(Total.quantile, name=kind, q=0.95), empty=None)
         figure = figures.durations(watch.grid.times, values, watch.ink)
         charts.append(watch.over_time(name, title, values, figure, note))
     return Board(charts, {"rows": rows(watch)})
 
 
-def rows(watch: Watch) -> list[dict[str, object]]:
+def rows(watch: Watch) -> list[dict[str, Any]]:
     """Every tenant, slowest queue first."""
-    found = [
+    found: list[dict[str, Any]] = [
         {
             "name": name,
             "colour": watch.ink.colour(name),
@@ -38,4 +42,4 @@ def rows(watch: Watch) -> list[dict[str, object]]:
         }
         for name, total in watch.by_tenant.items()
     ]
-    return sorted(found, key=lambda row: -(row["queue_ms_95"] or 0.0))  # type: ignore[operator]
+    return sorted(found, key=lambda row: -(row["queue_ms_95"] or 0.0))

@@ -123,7 +123,7 @@ def judge(
             case.last = edges[step + 1]
             units += [(place, n, max(0.0, e.served) * part) for (_, n), e in active.items()]
     waiting = watch.grid.rows(queued, 0.0).get(who, [0.0] * len(watch.grid.times))
-    mean = [
+    mean: list[float | None] = [
         (value or 0.0) / (60 * minutes)
         for value, minutes in zip(waiting, watch.grid.minutes, strict=True)
     ]

@@ -83,7 +83,7 @@ def rows(watch: Watch, now: live.Live) -> list[Row]:
 
 def slow(watch: Watch, fair: Mapping[str, Fairness]) -> list[dict[str, Any]]:
     """Those whose requests waited longest, worst first."""
-    waited = [
+    waited: list[dict[str, Any]] = [
         {"share": share, "waited_s": fair[share.name].waited_s if share.name in fair else 0.0}
         for share in watch.shares
         if share.queue_p95_ms and share.queue_p95_ms >= 1.0

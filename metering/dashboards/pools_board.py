@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from metering.dashboards import figures
 from metering.dashboards.charts import Chart
@@ -50,7 +51,7 @@ def pools_board(watch: Watch) -> Board:
     return Board(charts, {"rows": rows(watch, found), "pool_ink": watch.pool_ink})
 
 
-Pools = dict[tuple[int, tuple[str, ...]], Past]
+Pools = Mapping[tuple[int, tuple[str, ...]], Past]
 
 
 def chart(
@@ -88,9 +89,9 @@ def served_chart(watch: Watch, found: Pools) -> Chart:
     return watch.over_time("served", "Service", served, figure, note, empty=NOTHING)
 
 
-def rows(watch: Watch, found: Pools) -> list[dict[str, object]]:
+def rows(watch: Watch, found: Pools) -> list[dict[str, Any]]:
     usage = watch.reading.totals(("model",), watch.where)
-    answer = []
+    answer: list[dict[str, Any]] = []
     for pool in watch.document.pools:
         mine = [each for (_, (name,)), each in found.items() if name == pool.model]
         total = usage.get((pool.model,))

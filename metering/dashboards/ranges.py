@@ -193,7 +193,8 @@ class Grid:
         rows: dict[str, list[float | None]] = {}
         for place, name, value in points:
             row = rows.setdefault(name, [empty] * len(self.times))
-            row[place] = value if row[place] is None or value is None else row[place] + value
+            there = row[place]
+            row[place] = value if there is None or value is None else there + value
         return rows
 
     def a_minute(self, rows: Mapping[str, list[float | None]]) -> dict[str, list[float | None]]:
