@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import segno
@@ -77,10 +78,10 @@ totp.step = "account-totp"  # type: ignore[attr-defined]
 @never_cache
 def codes(request: HttpRequest) -> HttpResponse:
     def act() -> HttpResponse:
-        return recovery(request, second_factor.new_recovery_codes(request.user, actor=who))
+        made = second_factor.new_recovery_codes(request.user, actor=actor(request))
+        return recovery(request, made)
 
-    who = actor(request)
-    return asked(
+    return by_code(
         request,
         act,
         title="New recovery codes",
@@ -89,12 +90,13 @@ def codes(request: HttpRequest) -> HttpResponse:
     )
 
 
+@never_cache
 def totp_off(request: HttpRequest) -> HttpResponse:
     def act() -> HttpResponse:
         second_factor.drop_totp(request.user, actor=actor(request))
         return redirect("account")
 
-    return asked(
+    return by_code(
         request,
         act,
         title="Switch the authenticator off",
@@ -102,6 +104,27 @@ def totp_off(request: HttpRequest) -> HttpResponse:
         verb="Switch off",
         danger=True,
     )
+
+
+def by_code(
+    request: HttpRequest, act: Callable[[], HttpResponse], **said: str | bool
+) -> HttpResponse:
+    """Only who holds the authenticator, or a recovery code, takes it away: a session that was left
+    open is not enough."""
+    if not second_factor.has_totp(request.user):
+        return redirect("account")
+    form = CodeForm(request.POST if request.method == "POST" else None)
+    if request.method == "POST" and form.is_valid():
+        try:
+            if second_factor.verify(request.user, form.cleaned_data["code"]):
+                return act()
+        except PolicyRefused as refusal:
+            show_refusal(form, refusal)
+        else:
+            wait = second_factor.wait_of(request.user)
+            form.add_error("code", f"the code does not fit. {wait}")
+    status = 400 if form.errors else 200
+    return render(request, "tenants/account_code.html", {"form": form, **said}, status=status)
 
 
 def sign_out(request: HttpRequest) -> HttpResponse:

@@ -116,6 +116,10 @@ def test_an_admin_adds_somebody_who_chooses_a_password_and_adds_an_authenticator
     page.get_by_role("link", name="Done").click()
     expect(page.get_by_text("10 left")).to_be_visible()
     camera.look("account")
+    page.get_by_role("link", name="New recovery codes").click()
+    page.get_by_role("button", name="Make new codes").click()
+    expect(page.get_by_role("alert")).to_contain_text("Not done")
+    camera.look("account-code")
     page.get_by_role("button", name="Log out").click()
 
     sign_in(page, "nina", OWN)

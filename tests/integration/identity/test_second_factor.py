@@ -99,7 +99,8 @@ def test_a_recovery_code_works_once_and_is_kept_as_a_digest(alice: Client) -> No
         assert answer.status_code == expected
         forgive("alice")
     assert named("alice").recovery_codes.count() == 9
-    made = alice.post("/account/recovery-codes/")
+    assert alice.post("/account/recovery-codes/").status_code == 400
+    made = alice.post("/account/recovery-codes/", {"code": codes[1]})
     assert 'id="codes"' in made.content.decode()
     assert named("alice").recovery_codes.count() == 10
 
@@ -135,12 +136,15 @@ def test_required_it_comes_before_everything_else(alice: Client, admin: Client) 
     assert AuditEntry.objects.get(reason="audit finding 7").field == "must_use_totp"
     assert alice.get("/keys/").headers["location"] == "/account/authenticator/"
     assert alice.get("/api/v1/keys/").status_code == 403
-    enrolled(alice, "alice")
+    codes = enrolled(alice, "alice")
     assert is_in(alice)
-    refused = alice.post("/account/authenticator/off/")
-    assert (refused.status_code, "requires it" in refused.content.decode()) == (409, True)
+    refused = alice.post("/account/authenticator/off/", {"code": codes[0]})
+    assert (refused.status_code, "requires it" in refused.content.decode()) == (400, True)
     admin.post("/users/alice/allow-password/")
-    assert alice.post("/account/authenticator/off/").status_code == 302
+    assert alice.post("/account/authenticator/off/", {"code": codes[0]}).status_code == 400  # used
+    forgive("alice")
+    assert alice.post("/account/authenticator/off/", {"code": codes[1]}).status_code == 302
+    assert alice.post("/account/authenticator/off/").headers["location"] == "/account/"
     assert sign_in(Client(), "alice", builders.PASSWORD).headers["location"] == "/"
 
 
