@@ -7,14 +7,16 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from metering import selectors
 from metering.models import BudgetWindow, GatewaySample, UsageRow
 from tenants import preview as previews
 from tenants import services
 from tests import builders
-from tests.integration.console.forms import applied, previewed
+from tests.integration.console.forms import applied, filled, previewed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 
@@ -135,3 +137,17 @@ def test_live_state_that_cannot_be_read_keeps_nobody_from_changing_the_policy(
     preview = previewed(admin, "/tenants/acme/edit/", weight="4")
     assert warned(preview)[0].startswith("No gateway is heard of")
     assert "in force" in applied(admin, preview).content.decode()
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_preview_asks_as_often_whatever_the_number_of_tenants(admin: Client) -> None:
+    asked = []
+    for number in (10, 200):
+        data = builders.policy()
+        data["tenants"] += [{"name": f"t{n}", "tier": "gold"} for n in range(number)]
+        builders.apply_policy(data)
+        form = filled(admin.get("/tiers/gold/edit/"), step="preview", weight="5")
+        with CaptureQueriesContext(connection) as queries:
+            admin.post("/tiers/gold/edit/", form)
+        asked.append(len(queries))
+    assert asked[0] == asked[1] <= 25
