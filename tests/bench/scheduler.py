@@ -60,9 +60,9 @@ def config(tenants: int, case: Case) -> SchedulerConfig:
     )
 
 
-def ticket(number: int, tenant: str) -> Ticket:
+def ticket(number: int, tenant: str, case: Case) -> Ticket:
     cost = 100.0 + number * 7919 % 900  # spread, and the same in every run
-    prefix = 1 + number * 31 % PREFIXES
+    prefix = 1 + number * 31 % PREFIXES if case.quantum else 0
     return Ticket(f"r{number}", "chat", "standard", tenant, "app", cost, cost, prefix)
 
 
@@ -71,7 +71,7 @@ def backlog(tenants: int, case: Case) -> tuple[Core, int]:
     number = 0
     for _ in range(DEPTH):
         for tenant in range(tenants):
-            core.enqueue(ticket(number, f"t{tenant}"), 0.0)
+            core.enqueue(ticket(number, f"t{tenant}", case), 0.0)
             number += 1
     return core, number
 
@@ -89,7 +89,7 @@ def microseconds(tenants: int, case: Case) -> tuple[float, float]:
         for _ in range(DECISIONS):
             ended = running.popleft()
             tenant = tenant_of.pop(ended)
-            new = ticket(number, tenant)
+            new = ticket(number, tenant, case)
             tenant_of[new.request_id] = tenant
             number += 1
             began = time.perf_counter()
@@ -110,7 +110,7 @@ def bytes_per_tenant(tenants: int) -> float:
     core = Core(settings, 0.0)
     before = tracemalloc.get_traced_memory()[0]
     for number in range(tenants):
-        core.enqueue(ticket(number, f"t{number}"), 0.0)
+        core.enqueue(ticket(number, f"t{number}", SLOTS), 0.0)
     after = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     assert len(core.waiting()) == tenants
