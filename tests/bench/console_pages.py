@@ -6,7 +6,8 @@
 
 1 000 tenants, 5 000 applications, 10 000 keys, 1 000 people, 1 000 000 audit entries, an hour of
 20 000 requests. Server time in this process, without sockets: the best of the rounds, after one
-that does not count; CPU is this process's, which on SQLite is all there is. The routes are those of the URL conf, so a new page is in it; filters and far
+that does not count; CPU is this process's, which on SQLite is all there is. The
+routes are those of the URL conf, so a new page is in it; filters and far
 pages that people use are added by hand (MORE). With FAIRLANE_DATA_DIR or DATABASE_URL (and
 SECRET_KEY) set it uses that database, and seeds it only where it is empty.
 """
