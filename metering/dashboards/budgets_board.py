@@ -42,7 +42,7 @@ def budgets_board(watch: Watch) -> Board:
     used["data"] = used["data"] and [
         used["data"][0] | {"marker": {"color": [watch.ink.colour(row.tenant) for row in shown]}}
     ]
-    used["layout"]["xaxis"] |= {"range": [0, 100], "dtick": 20}
+    used["layout"]["xaxis"] |= {"range": [0, 104], "dtick": 20}
     chart = Chart(
         "used",
         "Budget used",
