@@ -73,6 +73,10 @@ class LocalScheduler:
         self._core.set_available(pool, endpoint, available)
         self._turn()
 
+    def set_capacity(self, pool: str, endpoint: str, max_running: int, max_load: float) -> None:
+        self._core.set_capacity(pool, endpoint, max_running, max_load)
+        self._turn()
+
     def retry_elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         grant = self._core.retry_elsewhere(request_id, avoid)
         self._turn()

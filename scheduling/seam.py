@@ -39,6 +39,10 @@ class Scheduler(Protocol):
     def set_available(self, pool: str, endpoint: str, available: bool) -> None:
         """Health: an endpoint that is not available takes nothing new."""
 
+    def set_capacity(self, pool: str, endpoint: str, max_running: int, max_load: float) -> None:
+        """What an endpoint can take, as learnt from it. A configuration that comes later must name
+        the same, or it counts again."""
+
     def retry_elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         """Move a granted request to another endpoint that has room now, keeping its charge;
         None when there is none (the request stays where it was)."""

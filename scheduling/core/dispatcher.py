@@ -84,6 +84,12 @@ class Core:
         if found is not None and found.set_healthy(endpoint, available):
             self._changed[found] = None
 
+    def set_capacity(self, pool: str, endpoint: str, max_running: int, max_load: float) -> None:
+        """What an endpoint can take, as learnt; the next configuration says it again."""
+        found = self.pools.get(pool)
+        if found is not None and found.set_capacity(endpoint, max_running, max_load):
+            self._changed[found] = None
+
     # --- a request's life -------------------------------------------------------------------
 
     def enqueue(self, ticket: Ticket, now: float) -> Dropped | None:

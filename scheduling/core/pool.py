@@ -87,6 +87,15 @@ class Pool:
         self._recount()
         return True
 
+    def set_capacity(self, endpoint_id: str, max_running: int, max_load: float) -> bool:
+        endpoint = self.endpoints.all.get(endpoint_id)
+        if endpoint is None or (endpoint.max_running, endpoint.max_load) == (max_running, max_load):
+            return False
+        endpoint.max_running, endpoint.max_load = max_running, max_load
+        endpoint.measure()
+        self.endpoints.measure()
+        return True
+
     # --- deciding ---------------------------------------------------------------------------
 
     def decide(self) -> Decision | None:

@@ -251,6 +251,18 @@ def test_health_outlives_a_new_configuration() -> None:
     assert not world.running
 
 
+def test_capacity_that_was_learnt_counts_at_once() -> None:
+    world = World(config(pool(2)))
+    world.ask("alice", times=10)
+    world.core.set_capacity("chat", "a", 5, 1e15)
+    world.go()
+    assert len(world.running) == 5
+    world.core.set_capacity("chat", "nowhere", 9, 1e15)
+    world.core.set_capacity("chat", "a", 3, 1e15)
+    world.run(2)
+    assert len(world.running) == 3
+
+
 def test_capacity_lowered_below_what_runs_takes_nothing_until_it_has_room() -> None:
     world = World(config(pool(4)))
     world.ask("alice", times=10)
