@@ -57,6 +57,7 @@ class RecordOut(BaseModel):
 
 class RecordFilters(Filters):
     orders = {"at": ("at",)}
+    tie = "request_id"
     tenant = CharFilter(help_text="Only this tenant's.")
     application = CharFilter()
     key = CharFilter(help_text="By its id.")

@@ -232,6 +232,14 @@ def recent_records(tenant: str | None = None, limit: int = 50) -> list[UsageReco
     return [_record(row) for row in rows.values_list(*RECORD)]
 
 
+def find_record(request_id: str, tenant: str | None = None) -> UsageRecord | None:
+    """One request by its id, the `x-request-id` of its answer; within one tenant where one is
+    given. None too while it runs, and once its record is past the time that records are kept."""
+    rows = _rows(tenant, None, None).filter(request_id=request_id)
+    row = rows.values_list(*RECORD).first()
+    return None if row is None else _record(row)
+
+
 def knows_tenant(name: str | None) -> bool:
     """It is in the policy, or has records still; None is all tenants."""
     if name is None or UsageRow.objects.filter(tenant=name).exists():

@@ -111,7 +111,7 @@ def past_snapshot(revision: int) -> PolicySnapshot:
     Raises:
         NotFound: there is no such revision.
     """
-    budgets = _key_budgets()
+    budgets = key_budgets()
     owned = ApiKey.objects.filter(public_id__in=list(budgets))
     keys = [
         KeyGrant(name, tenant, application or "", name.encode(), None, tuple(budgets[name]))
@@ -124,7 +124,7 @@ def past_snapshot(revision: int) -> PolicySnapshot:
 
 def key_grants(at: datetime) -> list[KeyGrant]:
     """Every secret that is accepted at `at`, with the earlier of its two ends."""
-    budgets = _key_budgets()
+    budgets = key_budgets()
     secrets = KeySecret.objects.filter(key__revoked_at__isnull=True).values_list(
         "digest",
         "accepted_until",
@@ -143,9 +143,13 @@ def key_grants(at: datetime) -> list[KeyGrant]:
     return grants
 
 
-def _key_budgets() -> dict[str, list[Budget]]:
+def key_budgets(tenant: str | None = None) -> dict[str, list[Budget]]:
+    """Of each key that has any, by its id; of all keys, or of one tenant's that are not revoked."""
     found: dict[str, list[Budget]] = defaultdict(list)
-    for row in BudgetRow.objects.filter(key__isnull=False).select_related("key"):
+    rows = BudgetRow.objects.filter(key__isnull=False).select_related("key")
+    if tenant is not None:
+        rows = rows.filter(key__tenant__name=tenant, key__revoked_at=None)
+    for row in rows:
         if row.key is not None:
             found[row.key.public_id].append(budget_of(row))
     return found

@@ -17,6 +17,11 @@ from tenants.core.effective import budgets_of
 
 Level = Literal["", "warn", "bad"]
 WARN, BAD = 0.8, 0.95  # parts used
+USED_UP = {
+    "reject": "used up: its requests are refused",
+    "demote": "used up: its requests run in the lowest lane",
+    "alert": "used up: its requests still run, and the admins are told",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +31,7 @@ class Owned:
     account: str
     budget: Budget
     application: str = ""
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +68,11 @@ class Left:
     def level(self) -> Level:
         return level_of(self.part or 0.0)
 
+    @property
+    def note(self) -> str:
+        """What follows, where nothing of it is left."""
+        return USED_UP[self.owned.budget.on_exhausted] if self.remaining == 0 else ""
+
 
 def level_of(part: float) -> Level:
     return "bad" if part >= BAD else "warn" if part >= WARN else ""
@@ -73,6 +84,15 @@ def owned_by(tenant: Tenant, tier: Tier) -> list[Owned]:
         owner = f"application:{tenant.name}/{each.name}"
         own.extend(Owned(f"{owner}/{b.name}", b, each.name) for b in each.budgets)
     return own
+
+
+def owned_by_keys(found: Mapping[str, Iterable[Budget]]) -> list[Owned]:
+    """`found`: each key's budgets, by its id."""
+    return [
+        Owned(f"key:{key}/{budget.name}", budget, key=key)
+        for key, budgets in found.items()
+        for budget in budgets
+    ]
 
 
 def left(

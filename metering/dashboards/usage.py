@@ -8,7 +8,7 @@ request was answered; it decides nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -17,18 +17,20 @@ from django.utils.timezone import get_current_timezone, localtime
 
 from metering import selectors
 from metering.counting import Total
-from metering.dashboards import budgets, charts, figures, live, reasons
+from metering.dashboards import charts, figures, own
 from metering.dashboards.charts import Chart
 from metering.dashboards.ranges import Grid, Span
 from metering.reading import Reading
 from metering.selectors import Share, shares_of
+from tenants import selectors as policy
 from tenants.core.document import Document
 
 DIMENSIONS = ("application", "model", "key")
 TALLIES = ("ends", "throttled", "money")
 SKETCHES = ("queue_ms", "ttft_ms", "e2e_ms")
 ADDED_UP = ("requests", "throttled", "prompt_tokens", "cached_tokens", "completion_tokens", "cost")
-SHOWN_WINDOWS = 1
+SHOWN_RECORDS = 20
+MOST_NAMED = 500  # keys whose names are looked up
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Line:
 
     share: Share
     total: Total
+    label: str = ""  # of a key: what its owner calls it
 
     @property
     def money(self) -> str:
@@ -60,6 +63,8 @@ def usage(name: str, document: Document, span: Span, at: datetime) -> dict[str, 
         whole.add(total)
     days = by_day(reading, of, span)
     lines = {each: by(each, groups) for each in DIMENSIONS}
+    lines["key"] = named(lines["key"], name)
+    standing = own.standing(name, document, at)
     return {
         "share": shares_of({name: whole})[0] if whole.requests else None,
         "money": money_of(whole, round_from=1),
@@ -68,28 +73,14 @@ def usage(name: str, document: Document, span: Span, at: datetime) -> dict[str, 
         "days": days,
         "zone_note": f"midnight to midnight, {get_current_timezone()}",
         "throttles": [
-            (reason, count, reasons.of_limit(reason))
-            for reason, count in whole.throttled.most_common()
+            (reason, count, standing.why(reason)) for reason, count in whole.throttled.most_common()
         ],
         "charts": charts_of(reading, of, span),
         "tables": [csv_of(each, lines[each]) for each in DIMENSIONS] + [csv_of("day", days)],
-        "records": selectors.recent_records(name, 50),
-        **standing(name, document, at),
+        "records": selectors.recent_records(name, SHOWN_RECORDS),
+        "standing": standing,
+        "budgets": standing.budgets,
     }
-
-
-def standing(name: str, document: Document, at: datetime) -> dict[str, Any]:
-    """What is left of its budgets, and what waits and runs now."""
-    now = live.combine(selectors.latest_samples(at))
-    found = now.tenants.get(name) or live.Standing()
-    tenant = next((each for each in document.tenants if each.name == name), None)
-    left: list[budgets.Left] = []
-    if tenant is not None:
-        tier = next(each for each in document.tiers if each.name == tenant.tier)
-        owned = budgets.owned_by(tenant, tier)
-        windows = budgets.newest_windows(owned, SHOWN_WINDOWS, at)
-        left = budgets.left(owned, found.budgets, windows, tenant.timezone, at)
-    return {"standing": found, "budgets": left, "live_known": bool(now.gateways)}
 
 
 def by(dimension: str, groups: Mapping[tuple[str, ...], Total]) -> list[Line]:
@@ -97,6 +88,13 @@ def by(dimension: str, groups: Mapping[tuple[str, ...], Total]) -> list[Line]:
     for group, total in groups.items():
         totals.setdefault(group[place], Total()).add(total)
     return [Line(share, totals[share.name]) for share in shares_of(totals)]
+
+
+def named(lines: Sequence[Line], tenant: str) -> list[Line]:
+    ids = [line.name for line in lines[:MOST_NAMED]]
+    found = policy.keys(tenant).filter(public_id__in=ids)
+    labels = dict(found.values_list("public_id", "name"))
+    return [replace(line, label=labels.get(line.name, "")) for line in lines]
 
 
 def by_day(reading: Reading, of: Mapping[str, str], span: Span) -> list[Line]:
@@ -142,8 +140,8 @@ def csv_of(dimension: str, lines: Sequence[Line]) -> Chart:
 
 
 def charts_of(reading: Reading, of: Mapping[str, str], span: Span) -> list[Chart]:
-    grid, found = Grid.of(span), reading.series(span.edges, (), of, ("throttled",))
-    totals = {n: total for (n, _), total in found.items()}
+    found = reading.series(span.edges, (), of, ("throttled",), ("queue_ms", "ttft_ms"))
+    grid, totals = Grid.of(span), {n: total for (n, _), total in found.items()}
     kinds = (("prompt", "prompt_tokens"), ("completion", "completion_tokens"))
     tokens = grid.rows(
         ((n, kind, total.sums[field]) for n, total in totals.items() for kind, field in kinds), 0.0
@@ -154,7 +152,36 @@ def charts_of(reading: Reading, of: Mapping[str, str], span: Span) -> list[Chart
     return [
         one_chart(grid, "tokens", "Tokens a minute", tokens, ["prompt", "completion"]),
         one_chart(grid, "requests", "Requests a minute", requests, ["served", "refused"]),
+        waits(grid, totals),
+        refusals(grid, totals),
     ]
+
+
+def waits(grid: Grid, totals: Mapping[int, Total]) -> Chart:
+    kinds = (
+        ("queue, p50", "queue_ms", 0.5),
+        ("queue, p95", "queue_ms", 0.95),
+        ("first token, p95", "ttft_ms", 0.95),
+    )
+    points = (
+        (n, kind, each.quantile(name, q)) for n, each in totals.items() for kind, name, q in kinds
+    )
+    values = grid.rows(points, None)
+    figure = figures.durations(grid.times, values, figures.Ink([kind for kind, *_ in kinds]))
+    header, rows = charts.by_time(grid.times, values)
+    note = "in the queue for a place on an engine, and from arrival to the first token"
+    return Chart("queue", "Queue time", figures.with_legend(figure), header, rows, note)
+
+
+def refusals(grid: Grid, totals: Mapping[int, Total]) -> Chart:
+    points = (
+        (n, reason, float(number))
+        for n, each in totals.items()
+        for reason, number in each.throttled.items()
+    )
+    values = grid.rows(points, 0.0)
+    chart = one_chart(grid, "throttles", "Refused a minute, by limit", values, sorted(values))
+    return replace(chart, empty="Nothing was refused.", note="the table below says what helps")
 
 
 def one_chart(

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from django.conf import settings
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils import timezone
 
-from metering.dashboards import assets, charts, ranges
+from metering import selectors
+from metering.dashboards import assets, charts, own, ranges
 from metering.dashboards.usage import usage as usage_of
 from tenants import selectors as policy
-from tenants.gate import viewer
+from tenants.gate import Viewer, viewer
+
+SHOWN_KEYS = 50
 
 
 def usage(request: HttpRequest) -> HttpResponse:
@@ -19,22 +25,39 @@ def usage(request: HttpRequest) -> HttpResponse:
         return HttpResponseRedirect(f"{request.path}?{ranges.replaced(request.GET, absolute)}")
     who, document, at = viewer(request), policy.current_document(), timezone.now()
     names = [] if who.confined else [each.name for each in document.tenants]
-    name = who.tenant if who.confined else request.GET.get("tenant") or next(iter(names), "")
+    asked = request.GET.get("request", "").strip()
+    name = whose(who, request.GET.get("tenant", ""), asked) or next(iter(names), "")
     span = ranges.chosen(request.GET, at, "24h")
     context = usage_of(name, document, span, at) if name else {}
     wanted = request.GET.get("csv")
     if wanted is not None:
-        return csv(context, wanted, name or "")
-    own = "" if who.confined else f"tenant={name}&"
-    context |= {"name": name, "names": names, "span": span, "query": f"{own}{span.query}"}
-    context |= {"presets": ranges.RANGES.values(), "plotly_js": assets.address(), "own": own}
-    context |= {"keys": policy.keys(name)[:50], "hide_tenant": True, "confined": who.confined}
+        return csv(context, wanted, name)
+    shown = "" if who.confined else f"tenant={name}&"
+    context |= {"name": name, "names": names, "span": span, "query": f"{shown}{span.query}"}
+    context |= {"presets": ranges.RANGES.values(), "plotly_js": assets.address(), "own": shown}
+    context |= {"keys": policy.keys(name).filter(revoked_at=None)[:SHOWN_KEYS]}
+    context |= {"hide_tenant": True, "key_editor": who.can_for("keys.edit", name)}
+    context |= search(asked, name, context) if asked and name else {}
     return render(request, "metering/usage.html", context)
 
 
-def csv(context: dict[str, object], wanted: str, name: str) -> HttpResponse:
-    found = [*context.get("charts", ()), *context.get("tables", ())]  # type: ignore[misc]
-    for chart in found:
+def whose(who: Viewer, tenant: str, request_id: str) -> str:
+    """The tenant that is shown. Whoever may see all finds a request without knowing whose it is."""
+    if who.confined:
+        return who.tenant or ""
+    if request_id and (record := selectors.find_record(request_id)):
+        return record.tenant
+    return tenant
+
+
+def search(asked: str, name: str, context: dict[str, Any]) -> dict[str, Any]:
+    """One tenant's request by its id. Another tenant's is as if it were not there."""
+    found = own.find(asked, name, context["standing"])
+    return {"asked": asked, "found": found, "kept_days": settings.FAIRLANE_KEEP_RECORDS_DAYS}
+
+
+def csv(context: dict[str, Any], wanted: str, name: str) -> HttpResponse:
+    for chart in [*context.get("charts", ()), *context.get("tables", ())]:
         if chart.name == wanted:
             return charts.as_csv(chart, f"usage-{name}")
     raise Http404

@@ -71,6 +71,7 @@ class Budgets(Filters):
 
 class Keys(Filters):
     orders = {"-created_at": ("-created_at",), "name": ("name",), "tenant": ("tenant__name",)}
+    tie = "public_id"
     q = holds("name", "public_id")
     tenant = CharFilter(field_name="tenant__name", help_text="Only this tenant's.")
     application = CharFilter(field_name="application__name")

@@ -1,7 +1,8 @@
 """Lists, a page at a time: filters, an order, and a cursor that stays right while rows are added.
 
 1. A cursor holds the last row's values of the order, the row's own id last, so that no row is left
-   out or told twice, however many rows are alike. It is signed: nobody makes one up.
+   out or told twice, however many rows are alike. It is signed: nobody makes one up. It can be
+   read, so where a tenant's people get it that id is not a number in a table of everybody's rows.
 2. A parameter that the list does not know is refused, with those that it knows.
 3. Every order is over columns that are never null; the id decides among equals.
 """
@@ -93,6 +94,7 @@ class Filters(FilterSet):  # type: ignore[misc]
     each with its columns; a minus before it turns it round."""
 
     orders: ClassVar[Mapping[str, tuple[str, ...]]]
+    tie: ClassVar[str] = "pk"  # decides among equals; what a tenant reads must not count rows
 
     @classmethod
     def parameters(cls) -> list[OpenApiParameter]:
@@ -194,7 +196,7 @@ def order_of(filters: type[Filters], asked: str | None) -> Order:
     for known, columns in filters.orders.items():
         if name in (known, turned(known)):
             down = [(c.removeprefix("-"), c.startswith("-")) for c in columns]
-            down.append(("pk", down[0][1]))
+            down.append((filters.tie, down[0][1]))
             order = Order(name, tuple(down))
             return order if name == known else order.back()
     takes = ", ".join([*filters.orders, *map(turned, filters.orders)])

@@ -1,0 +1,119 @@
+"""What one tenant is told of itself: what is left of its budgets, its limits, what runs now, and
+why a request of its own was refused.
+
+1. Nothing here depends on any other tenant: no total of a pool, no place in a queue, no share.
+2. Advice names figures of the budget or limit that decided, as they stand now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from django.utils.timezone import localtime
+
+from metering import selectors
+from metering.core.record import UsageRecord
+from metering.dashboards import budgets, live, reasons
+from metering.dashboards.budgets import Left
+from metering.dashboards.reasons import Why
+from tenants import selectors as policy
+from tenants.core.document import Document, Tenant, Tier
+from tenants.core.effective import limits_of
+
+SHOWN_WINDOWS = 1
+LIMIT_LABELS = {
+    "requests_per_minute": "Requests a minute",
+    "tokens_per_minute": "Tokens a minute",
+    "max_running": "Running at once",
+    "max_queued": "Waiting at once",
+    "max_input_tokens": "Tokens of one prompt",
+    "max_output_tokens": "Tokens of one answer",
+}
+SPREAD = "Spread requests over time instead of sending them at once, and wait for its retry-after."
+SAVE = "Until then send less: shorter prompts, a lower max_tokens; or ask an admin for more."
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """`limits` are those that are set, by their field's name."""
+
+    known: bool = False  # a gateway tells
+    running: int = 0
+    queued: int = 0
+    budgets: list[Left] = field(default_factory=list)
+    limits: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def limit_rows(self) -> list[tuple[str, int]]:
+        return [(LIMIT_LABELS[name], value) for name, value in self.limits.items()]
+
+    def why(self, reason: str) -> Why:
+        """Of one `throttle_reason`, with the figures of what refused."""
+        left = next((each for each in self.budgets if each.owned.account == reason), None)
+        if left is not None:
+            return of_burst(left) if left.kind == "burst" else of_sustained(left)
+        known, limit = reasons.of_limit(reason), self.limits.get(reason)
+        return known if limit is None else replace(known, text=f"{known.text}: at most {limit:,}")
+
+
+def standing(name: str, document: Document, at: datetime) -> Standing:
+    now = live.combine(selectors.latest_samples(at))
+    here = now.tenants.get(name) or live.Standing()
+    tenant = next((each for each in document.tenants if each.name == name), None)
+    if tenant is None:
+        return Standing(bool(now.gateways), here.running, here.queued)
+    tier = next(each for each in document.tiers if each.name == tenant.tier)
+    limits = {key: value for key, value in limits_of(tenant, tier).items() if value is not None}
+    left = budgets_left(tenant, tier, here, at)
+    return Standing(bool(now.gateways), here.running, here.queued, left, limits)
+
+
+def budgets_left(tenant: Tenant, tier: Tier, here: live.Standing, at: datetime) -> list[Left]:
+    """Its own, its applications' and its keys'."""
+    owned = budgets.owned_by(tenant, tier)
+    owned += budgets.owned_by_keys(policy.key_budgets(tenant.name))
+    windows = budgets.newest_windows(owned, SHOWN_WINDOWS, at)
+    return budgets.left(owned, here.budgets, windows, tenant.timezone, at)
+
+
+def of_burst(left: Left) -> Why:
+    refill = left.owned.budget.refill_per_second or 0.0
+    what = f"{left.limit:,.0f} units, refilled by {refill:,.0f} a second"
+    return Why(f"Burst budget {named(left)} was used up: {what}", SPREAD)
+
+
+def of_sustained(left: Left) -> Why:
+    text = f"Budget {named(left)} was used up: {left.limit:,.0f} units {per(left)}"
+    if left.remaining is None or left.remaining > 0 or left.resets is None:
+        return Why(text, "By now there is room in it again.")
+    return Why(text, f"It starts anew at {localtime(left.resets):%d %b %H:%M}. {SAVE}")
+
+
+def named(left: Left) -> str:
+    owned = left.owned
+    if owned.key:
+        return f"{left.name} of key fl_{owned.key}"
+    return f"{left.name} of {owned.application or 'the tenant'}"
+
+
+def per(left: Left) -> str:
+    period = left.owned.budget.period or ""
+    return f"each {period[:-1]} days" if period[:1].isdigit() else f"a {period}"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One request, and what there is to say of its end; `why` is None where it was served."""
+
+    record: UsageRecord
+    why: Why | None
+
+
+def find(request_id: str, tenant: str, now: Standing) -> Found | None:
+    record = selectors.find_record(request_id, tenant)
+    if record is None:
+        return None
+    known = reasons.why(record)
+    return Found(record, now.why(record.throttle_reason) if record.throttle_reason else known)

@@ -1,0 +1,266 @@
+"""The usage page: a tenant sees all of its own and nothing that depends on anybody else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from django.core import signing
+from django.http import QueryDict
+from django.test import Client
+from django.utils import timezone
+
+from metering import alerts
+from metering.models import GatewaySample, UsageRow
+from tenants import services
+from tests import builders
+
+pytestmark = [pytest.mark.django_db, pytest.mark.store]
+
+TENANT_ROLES = ("tenant-admin", "tenant-viewer")
+AT = datetime.now(UTC).replace(microsecond=0)
+SINCE, UNTIL = AT - timedelta(hours=2), AT - timedelta(minutes=1)
+RANGE = f"since={SINCE:%Y-%m-%dT%H:%M:%SZ}&until={UNTIL:%Y-%m-%dT%H:%M:%SZ}"
+CALLS = (f"usage/records/?limit=1000&{RANGE}", f"usage/summary/?by=model&{RANGE}", "keys/")
+CSVS = ("tokens", "requests", "queue", "throttles", "applications", "models", "keys", "days")
+
+
+def refused(reason: str, **fields: Any) -> UsageRow:
+    row = UsageRow(
+        request_id=f"r-{reason}",
+        at=AT - timedelta(minutes=5),
+        tenant="acme",
+        model="demo-chat",
+        lane="interactive-standard",
+        status=429,
+        finish_reason="throttled",
+        throttle_reason=reason,
+    )
+    for name, value in fields.items():
+        setattr(row, name, value)
+    row.save()
+    builders.count_minutes([row.at])
+    return row
+
+
+def text_of(client: Client, address: str) -> str:
+    answer = client.get(address)
+    assert answer.status_code == 200, address
+    return " ".join(answer.content.decode().split())
+
+
+# --- nothing of anybody else ----------------------------------------------------------------
+
+
+@pytest.fixture
+def alone(settings: Any, monkeypatch: pytest.MonkeyPatch) -> dict[str, Client]:
+    """Acme, as if it had the platform to itself."""
+    settings.PASSWORD_HASHERS = builders.FAST_HASHERS
+    monkeypatch.setattr("metering.dashboards.views.timezone", SimpleNamespace(now=lambda: AT))
+    policy = builders.policy()
+    policy["tenants"] = policy["tenants"][:1]
+    builders.apply_policy(policy)
+    services.create_key("acme", "support-bot", "chat widget", actor=builders.ROOT)
+    rows = [row for row in builders.usage_rows(UNTIL, 0.6) if row.tenant == "acme"]
+    UsageRow.objects.bulk_create(rows)
+    builders.count_minutes([row.at for row in rows])
+    sample(("acme",))
+    clients = {}
+    for role in TENANT_ROLES:
+        clients[role] = Client()
+        clients[role].force_login(builders.user(role, role, "acme"))
+    return clients
+
+
+def sample(tenants: tuple[str, ...]) -> None:
+    state = builders.live_state(AT)
+    for lane in state["pools"]["demo-chat"]["lanes"].values():
+        lane["tenants"] = {name: lane["tenants"][name] for name in tenants}
+    state["tenants"] = {name: state["tenants"][name] for name in tenants}
+    GatewaySample.objects.create(gateway="host-a:4711", at=AT, state=state)
+
+
+def company() -> None:
+    """Everybody else comes: their policy, people, keys, use, waiting requests and alerts."""
+    builders.apply_policy(reason="They all come")
+    builders.user("bob", "tenant-admin", "globex")
+    services.create_key("globex", "search", "search", actor=builders.ROOT)
+    rows = [row for row in builders.usage_rows(UNTIL, 0.6) if row.tenant != "acme"]
+    UsageRow.objects.bulk_create(rows)
+    builders.count_minutes([row.at for row in rows])
+    sample(("acme", "globex", "initech"))
+    alerts.note("throttle_rate", "umbrella", "umbrella: 64% were throttled", AT)
+
+
+def addresses() -> Iterator[str]:
+    row = UsageRow.objects.filter(tenant="acme").order_by("request_id")[0]
+    yield f"/usage/?{RANGE}"
+    yield f"/usage/?{RANGE}&request={row.request_id}"
+    yield f"/usage/?{RANGE}&tenant=globex"
+    yield from (f"/usage/?{RANGE}&csv={name}" for name in CSVS)
+    yield from ("/keys/", "/keys/?state=all")
+    yield from (f"/api/v1/{call}" for call in CALLS)
+
+
+def seen(client: Client) -> dict[str, str]:
+    """What each address answers, less the token of its forms, which is new each time."""
+    found = {}
+    for address in addresses():
+        answer = client.get(address)
+        assert answer.status_code == 200, address
+        text = answer.content.decode()
+        found[address] = re.sub(r'name="csrfmiddlewaretoken" value="\w+"', "", text)
+    return found
+
+
+@pytest.mark.parametrize("role", TENANT_ROLES)
+def test_pages_csv_and_json_are_the_same_to_the_byte_whoever_else_is_there(
+    alone: dict[str, Client], role: str
+) -> None:
+    before = seen(alone[role])
+    assert "Usage of acme" in before[f"/usage/?{RANGE}"]
+    assert len(before[f"/usage/?{RANGE}&csv=tokens"].splitlines()) > 30
+    company()
+    after = seen(alone[role])
+    assert [address for address in before if before[address] != after[address]] == []
+
+
+@pytest.mark.parametrize(("call", "column"), [("usage/records", "request_id"), ("keys", "id")])
+def test_a_cursor_holds_no_number_that_counts_everybodys_rows(
+    alone: dict[str, Client], call: str, column: str
+) -> None:
+    services.create_key("acme", actor=builders.ROOT)
+    told = alone["tenant-viewer"].get(f"/api/v1/{call}/?limit=1").json()
+    cursor = QueryDict(urlsplit(told["next"]).query)["cursor"]
+    *_, values = signing.loads(cursor, salt=f"/api/v1/{call}/")
+    assert values[-1] == told["results"][0][column]
+    assert not any(isinstance(value, int) for value in values)
+
+
+def test_another_tenants_request_is_as_if_it_were_not_there(as_: Callable[[str], Client]) -> None:
+    refused("max_running", tenant="globex", request_id="of-globex", application="search")
+    text = text_of(as_("tenant-viewer"), "/usage/?request=of-globex")
+    assert "No request of acme has the id “of-globex”" in text
+    assert "search" not in text.replace("form", "").replace('role="search"', "").replace(
+        'class="search', ""
+    )
+    assert "Too many requests at once" in text_of(as_("outsider"), "/usage/?request=of-globex")
+
+
+# --- why was I throttled? -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        ("requests_per_minute", "Too many requests in a minute: at most 600. Send fewer requests"),
+        ("max_running", "Too many requests at once: at most 32. Wait for answers"),
+        (
+            "tenant:acme/burst",
+            "Burst budget burst of the tenant was used up: 200,000 units, "
+            "refilled by 4,000 a second. Spread requests over time",
+        ),
+        (
+            "tenant:acme/hourly",
+            "Budget hourly of the tenant was used up: 5,000,000 units a hour. "
+            "By now there is room in it again.",
+        ),
+        ("queue_timeout", "Waited in the queue as long as its lane allows. Try again"),
+    ],
+)
+def test_a_request_is_found_by_its_id_with_why_and_what_helps(
+    as_: Callable[[str], Client], reason: str, said: str
+) -> None:
+    row = refused(reason)
+    text = text_of(as_("tenant-viewer"), f"/usage/?request={row.request_id}")
+    plain = re.sub(r"</?strong>", "", text)
+    assert said in plain
+    assert said.split(".")[0] in text_of(as_("tenant-viewer"), "/usage/")
+
+
+def test_a_budget_that_is_used_up_says_when_it_starts_anew_and_what_happens_till_then(
+    as_: Callable[[str], Client],
+) -> None:
+    state = builders.live_state(timezone.now())
+    state["tenants"]["acme"]["budgets"][0] |= {
+        "used": 5e6,
+        "remaining": 0.0,
+        "resets_at": "2030-01-02T03:00:00Z",
+    }
+    GatewaySample.objects.create(gateway="g", at=timezone.now(), state=state)
+    refused("tenant:acme/hourly")
+    client = as_("tenant-viewer")
+    client.cookies["tz"] = "Asia/Tokyo"
+    text = text_of(client, "/usage/")
+    assert "It starts anew at 02 Jan 12:00." in text
+    assert "used up: its requests are refused" in text
+
+
+def test_a_request_that_was_served_says_so_with_its_times(as_: Callable[[str], Client]) -> None:
+    refused("", status=200, finish_reason="stop", queue_ms=1500.0, ttft_ms=1800.0, cost=320.0)
+    text = text_of(as_("tenant-viewer"), "/usage/?request=r-")
+    assert "It was served." in text
+    assert "1.50 s in the queue, first token after 1.80 s" in text
+    assert "320 units" in text
+
+
+def test_an_operator_finds_a_request_without_knowing_whose_it_is(
+    as_: Callable[[str], Client],
+) -> None:
+    refused("max_running", tenant="hooli", request_id="whose")
+    text = text_of(as_("operator"), "/usage/?request=whose&tenant=acme")
+    assert "Usage of hooli" in text
+    assert "Too many requests at once" in text
+
+
+def test_an_unknown_id_says_where_ids_stand(as_: Callable[[str], Client]) -> None:
+    text = text_of(as_("tenant-admin"), "/usage/?request=<b>none")
+    assert "has the id “&lt;b&gt;none”" in text
+    assert "x-request-id" in text
+
+
+# --- budgets, limits, keys ------------------------------------------------------------------
+
+
+def test_budgets_of_applications_and_keys_stand_beside_the_tenants(
+    as_: Callable[[str], Client],
+) -> None:
+    budget = {"name": "small", "kind": "sustained", "cost": 7000, "period": "day"}
+    key, _ = services.create_key("acme", None, "ci", budgets=[budget], actor=builders.ROOT)
+    text = text_of(as_("tenant-viewer"), "/usage/")
+    assert f"of key fl_{key.public_id}, sustained" in text
+    assert "7,000" in text
+    assert "refills 4,000 a second" in text
+    for label, value in (("Requests a minute", "600"), ("Running at once", "32")):
+        assert f"<dt>{label}</dt><dd>{value}</dd>" in text
+
+
+def test_the_tenants_admin_manages_its_keys_from_the_page_and_its_viewer_does_not(
+    as_: Callable[[str], Client],
+) -> None:
+    key, _ = services.create_key("acme", None, "ci", actor=builders.ROOT)
+    managing = [f"/keys/{key.public_id}/{what}/" for what in ("rotate", "revoke")]
+    managing.append("/new/key/?tenant=acme")
+    text, viewers = (text_of(as_(role), "/usage/") for role in TENANT_ROLES)
+    assert all(f'href="{address}"' in text for address in managing)
+    assert not any(f'href="{address}"' in viewers for address in managing)
+
+
+def test_a_tenants_admin_cannot_give_a_key_another_tenant_or_more_than_policy(
+    as_: Callable[[str], Client],
+) -> None:
+    client = as_("tenant-admin")
+    made = client.post("/new/key/", {"tenant": "globex", "name": "mine"})
+    assert "fl_" not in made.content.decode()
+    larger = [{"name": "hourly", "kind": "sustained", "cost": 9e12, "period": "hour"}]
+    answer = client.post(
+        "/api/v1/keys/", {"tenant": "acme", "budgets": larger}, content_type="application/json"
+    )
+    text = text_of(client, "/usage/")
+    assert "5,000,000" in text  # the tenant's own still holds beside whatever a key has
+    assert answer.status_code in (201, 400)
