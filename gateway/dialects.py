@@ -1,22 +1,59 @@
-"""How each kind of engine speaks: priority, cache isolation, usage, health.
+"""How each kind of engine speaks: priority, cache isolation, usage, health, what it tells of itself.
 
 1. A field goes only to an engine that is known to take it; `openai` is any other compatible
    server, so it gets the standard's fields and nothing else (case R37).
 2. A lane's `engine_priority` is lower-first, as in vLLM; `priority_sign` turns it where an engine
    sorts the other way (SGLang's default; engines.md 1.2).
 3. No caller chooses a priority, in whatever form; those fields are dropped for every engine.
+4. Where an engine does not tell something (`metrics` empty, `about` None), nothing is guessed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal
 
 from tenants.core.snapshot import EngineKind
 
+Figure = Literal["running", "waiting", "memory", "preemptions", "queries", "hits", "hit_rate"]
+# `queries` and `hits` are counters of prompt tokens looked up and found in the prefix cache.
+Metrics = Mapping[Figure, str]
+
 INT64 = 2**63 - 1  # vLLM answers 500 to a priority past it
+
+
+VLLM_METRICS: Metrics = MappingProxyType(
+    {
+        "running": "vllm:num_requests_running",
+        "waiting": "vllm:num_requests_waiting",
+        "memory": "vllm:kv_cache_usage_perc",
+        "preemptions": "vllm:num_preemptions_total",
+        "queries": "vllm:prefix_cache_queries_total",
+        "hits": "vllm:prefix_cache_hits_total",
+    }
+)
+SGLANG_METRICS: Metrics = MappingProxyType(  # with --enable-metrics
+    {
+        "running": "sglang:num_running_reqs",
+        "waiting": "sglang:num_queue_reqs",
+        "memory": "sglang:token_usage",
+        "preemptions": "sglang:num_retracted_reqs",
+        "hit_rate": "sglang:cache_hit_rate",
+    }
+)
+LLAMACPP_METRICS: Metrics = MappingProxyType(  # with --metrics; it has no gauge of its KV cache
+    {"running": "llamacpp:requests_processing", "waiting": "llamacpp:requests_deferred"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class About:
+    """Where an engine tells of itself beside `/v1/models`; None: it does not."""
+
+    version: tuple[str, str] | None = None  # path, key
+    order: str | None = None  # path that tells whether it serves by priority
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +68,37 @@ class Dialect:
     usage_per_choice: bool = False  # n > 1: a usage frame for each choice, to be summed
     dropped: frozenset[str] = frozenset()  # caller's fields that would get round policy
     health: Literal["health", "models"] = "health"
+    metrics: Metrics = field(default_factory=lambda: MappingProxyType({}))  # names at /metrics
+    about: About = About()
 
+    @property
+    def ignores_priority(self) -> bool:
+        """It serves in the order of arrival, whatever it is sent."""
+        return self.priority == "none" and not self.flow_headers
+
+
+# The order is told by vLLM only with VLLM_SERVER_DEV_MODE=1; elsewhere it is a 404.
+VLLM_ABOUT = About(("/version", "version"), "/server_info?config_format=json")
+SGLANG_ABOUT = About(("/server_info", "version"), "/server_info")
 
 DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
     {
-        "vllm": Dialect("vllm", priority="header", cache_salt=True, running_usage=True),
-        "vllm-body": Dialect("vllm-body", priority="body", cache_salt=True, running_usage=True),
+        "vllm": Dialect(
+            "vllm",
+            priority="header",
+            cache_salt=True,
+            running_usage=True,
+            metrics=VLLM_METRICS,
+            about=VLLM_ABOUT,
+        ),
+        "vllm-body": Dialect(
+            "vllm-body",
+            priority="body",
+            cache_salt=True,
+            running_usage=True,
+            metrics=VLLM_METRICS,
+            about=VLLM_ABOUT,
+        ),
         # `rid` is the engine's own name for a running request; two tenants' must never meet.
         "sglang": Dialect(
             "sglang",
@@ -45,9 +107,17 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             cache_salt=True,
             running_usage=True,
             dropped=frozenset({"rid"}),
+            metrics=SGLANG_METRICS,
+            about=SGLANG_ABOUT,
         ),
         # llama.cpp lets n_predict overrule max_tokens, which is what policy has checked.
-        "llamacpp": Dialect("llamacpp", usage_per_choice=True, dropped=frozenset({"n_predict"})),
+        "llamacpp": Dialect(
+            "llamacpp",
+            usage_per_choice=True,
+            dropped=frozenset({"n_predict"}),
+            metrics=LLAMACPP_METRICS,
+            about=About(("/props", "build_info")),
+        ),
         # The engines behind llm-d are vLLM and SGLang; its router orders by its own headers.
         "llm-d": Dialect(
             "llm-d", flow_headers=True, cache_salt=True, running_usage=True, health="models"
