@@ -17,7 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 _django: Any = get_asgi_application()  # loads the apps: what follows needs them
 
 from fairlane import front, scraping  # noqa: E402
-from gateway.app import GatewayApp, build_gateway  # noqa: E402
+from gateway.app import GatewayApp, build_gateway, is_ours  # noqa: E402
 
 
 def behind(app: Any, proxies: list[str]) -> Any:
@@ -26,7 +26,6 @@ def behind(app: Any, proxies: list[str]) -> Any:
 
 
 _django = behind(_django, settings.TRUSTED_PROXIES)
-PROBES = ("/healthz", "/readyz", "/metrics")
 
 
 class Fairlane:
@@ -55,10 +54,7 @@ class Fairlane:
             await _plain(send, 404, b"This process serves the gateway only.\n")
 
     def _is_for_gateway(self, scope: Any) -> bool:
-        if self.gateway is None or scope["type"] != "http":
-            return False
-        path = scope["path"]
-        return path.startswith("/v1/") or path in ("/v1", "/tokenize", *PROBES)
+        return self.gateway is not None and scope["type"] == "http" and is_ours(scope["path"])
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         """Start and stop with the server; a failed start is reported, and stops the server."""

@@ -80,31 +80,38 @@ def find_lane(snapshot: PolicySnapshot, who: Identity, asked: str) -> LanePolicy
     return snapshot.lanes_by_name[name]
 
 
-def output_ceiling(tenant: TenantPolicy, asked: int | None) -> int | None:
-    """The most output tokens for one choice: the caller's limit, within the tenant's.
+def output_ceiling(tenant: TenantPolicy, call: ParsedCall) -> int | None:
+    """The most output tokens for one choice: the caller's limit, within the tenant's. None where
+    there is no limit, or no output.
 
     Raises:
         ApiError: output_limit_exceeded when the caller asks for more than its tenant may have.
     """
-    most = tenant.limits.max_output_tokens
+    if not call.route.generates:
+        return None
+    most, asked, field = (
+        tenant.limits.max_output_tokens,
+        call.max_output_tokens,
+        call.route.bounds[0],
+    )
     if most is not None and asked is not None and asked > most:
         raise ApiError(
             Outcome.OUTPUT_LIMIT_EXCEEDED,
-            f"max_tokens is {asked}; tenant '{tenant.name}' may ask for at most {most} "
+            f"{field} is {asked}; tenant '{tenant.name}' may ask for at most {most} "
             "(max_output_tokens).",
-            param="max_tokens",
+            param=field,
         )
     return most if asked is None else asked
 
 
-def check_input(tenant: TenantPolicy, prompt_tokens: int) -> None:
+def check_input(tenant: TenantPolicy, prompt_tokens: int, field: str) -> None:
     most = tenant.limits.max_input_tokens
     if most is not None and prompt_tokens > most:
         raise ApiError(
             Outcome.CONTEXT_LENGTH_EXCEEDED,
             f"The input is about {prompt_tokens} tokens; tenant '{tenant.name}' may send at most "
             f"{most} (max_input_tokens).",
-            param="messages",
+            param=field,
         )
 
 

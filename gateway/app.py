@@ -1,4 +1,8 @@
-"""The ASGI app for `/v1`, the probes and `/metrics`: which path is whose."""
+"""The ASGI app for `/v1`, `/tokenize`, the probes and `/metrics`: which path is whose.
+
+A call has one spelling: one that is escaped, doubled, ended by a slash or of other case is a 404
+here, and no engine hears of it.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,24 @@ from gateway.exchange import Exchange, Headers, Receive, Scope, Send
 from gateway.identity import identify
 from gateway.service import Gateway
 from gateway.wire.headers import read
-from gateway.wire.request import Kind
+from gateway.wire.routes import ROUTES, Kind
 from tenants.core.snapshot import PolicySnapshot, TenantPolicy
 
 JSON = (b"content-type", b"application/json")
 TEXT = (b"content-type", b"text/plain; charset=utf-8")
-CALLS: dict[str, Kind] = {"/v1/chat/completions": "chat", "/v1/completions": "completions"}
+CALLS: dict[str, Kind] = {route.path: kind for kind, route in ROUTES.items()}
 MODELS = "/v1/models"
+PROBES = ("/healthz", "/readyz", "/metrics")
+OURS = frozenset({"v1", "tokenize", "detokenize"})  # first parts of paths, in any case
 
 Handler = Callable[[Exchange], Awaitable[None]]
+
+
+def is_ours(path: str) -> bool:
+    """Whether a path is the gateway's to answer, if only by saying that it is spelt wrongly."""
+    if path.startswith("/v1/") or path in PROBES:
+        return True
+    return path.lstrip("/").partition("/")[0].lower() in OURS
 
 
 class GatewayApp:
@@ -45,7 +58,7 @@ class GatewayApp:
         exchange = Exchange(scope, receive, send)
         path, method = scope["path"], scope["method"]
         kind = CALLS.get(path)
-        if kind is not None and method == "POST":
+        if kind is not None and method == "POST" and b"%" not in scope.get("raw_path", b""):
             calls = self._gateway.calls
             assert calls is not None
             await calls.serve(kind, exchange)
@@ -58,7 +71,7 @@ class GatewayApp:
         try:
             if path == MODELS or path.startswith(MODELS + "/"):
                 await self._models(path, method, exchange)
-            elif path in CALLS:
+            elif path in CALLS and method != "POST":
                 await wrong_method(exchange, method, path, b"POST")
             else:
                 raise ApiError(Outcome.INVALID_REQUEST, f"There is no {path} here.")

@@ -33,7 +33,8 @@ from gateway.run import Run, new_request_id
 from gateway.upstream.engines import EngineFailed, Engines
 from gateway.wire import headers as wire_headers
 from gateway.wire.headers import Asked
-from gateway.wire.request import Kind, ParsedCall, parse
+from gateway.wire.request import ParsedCall, parse
+from gateway.wire.routes import ROUTES, Kind
 from metering.core.cost import service_cost
 from metering.core.record import UsageRecord
 from metering.journal import Journal, OpenEntry
@@ -74,6 +75,7 @@ class Calls:
             at=datetime.now(UTC),
             began=time.monotonic(),
             snapshot=self.snapshot,
+            voice=ROUTES[kind].voice,
         )
         try:
             await self._serve(kind, exchange, run)
@@ -109,7 +111,7 @@ class Calls:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(GOODBYE_S):
                 if run.streamed and exchange.started:
-                    await exchange.finish(errors.sse_error_event(error))
+                    await exchange.finish(run.voice.event(error))
                 elif not exchange.started:
                     await self._answer(exchange, run, error)
 
@@ -176,8 +178,8 @@ class Calls:
         prompt: int,
     ) -> int | None:
         """The checks of its size, and its plan; returns the output bound that policy puts in."""
-        admission.check_input(who.tenant, prompt)
-        ceiling = admission.output_ceiling(who.tenant, call.max_output_tokens)
+        admission.check_input(who.tenant, prompt, call.route.prompt_field)
+        ceiling = admission.output_ceiling(who.tenant, call)
         run.plan = admission.make_plan(
             request_id=run.request_id,
             snapshot=run.snapshot,
@@ -277,7 +279,8 @@ class Calls:
             *errors.headers(error),
             *own_headers(run),
         ]
-        await exchange.respond(error.status, headers, errors.openai_body(error))
+        body = run.voice.body(error, run.request_id)
+        await exchange.respond(error.status, headers, body)
 
     def _close(self, run: Run) -> None:
         if run.settled or run.who is None:

@@ -22,7 +22,6 @@ from gateway.estimates import MEDIA_TOKENS, Estimates, beside_text
 from gateway.identity import Identity
 from gateway.tokenizer_files import CountTexts, Unreadable, load
 from gateway.upstream.engines import Engines
-from gateway.wire.prompt import texts_of
 from gateway.wire.request import ParsedCall
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
@@ -56,7 +55,7 @@ class PromptCounter:
 
     async def count(self, pool: PoolPolicy, who: Identity, call: ParsedCall, about: int) -> int:
         """Prompt tokens; `about` is their estimate."""
-        if far_below(about, pool, who) or not call.prompt_bytes:
+        if call.route.texts is None or not call.prompt_bytes or far_below(about, pool, who):
             return about
         if pool.tokenizer.kind == "file":
             return await self._by_file(pool, call, about)
@@ -90,11 +89,11 @@ class PromptCounter:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _by_file(self, pool: PoolPolicy, call: ParsedCall, about: int) -> int:
-        count = self._files.get(pool.tokenizer.path)
-        if count is None:
+        count, read = self._files.get(pool.tokenizer.path), call.route.texts
+        if count is None or read is None:
             return about
         try:
-            texts = texts_of(call.kind, call.body)
+            texts = read(call.body)
             if call.prompt_bytes <= INLINE_BYTES:
                 found = count(texts)
             else:

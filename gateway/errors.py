@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -148,6 +148,19 @@ def anthropic_body(error: ApiError, request_id: str | None = None) -> bytes:
 def sse_error_event(error: ApiError) -> bytes:
     """The last event of a stream that broke after its start; no `[DONE]` follows it."""
     return b"data: " + openai_body(error) + b"\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Voice:
+    """How an error sounds on a route: as a whole answer (with the request's id), and as the last
+    event of a stream; and what the header is called that carries the id."""
+
+    body: Callable[[ApiError, str], bytes]
+    event: Callable[[ApiError], bytes]
+    ids: tuple[bytes, ...] = (b"x-request-id",)
+
+
+OPENAI = Voice(lambda error, _: openai_body(error), sse_error_event)
 
 
 def headers(error: ApiError) -> list[tuple[bytes, bytes]]:

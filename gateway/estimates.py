@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.admission import Estimate
 from gateway.run import Run
+from gateway.wire.answers import charged
 from gateway.wire.request import ParsedCall
 from metering.core.error_book import ErrorBook
 from metering.core.predictor import OutputPredictor
@@ -34,13 +35,16 @@ class Estimates:
 
     def prompt_tokens(self, model: str, call: ParsedCall) -> int:
         text = self.prompt.estimate(model, call.prompt_bytes) if call.prompt_bytes else 0
-        return max(1, text + beside_text(call))
+        return charged(text + beside_text(call), call.route.charged_share)
 
     def of(
         self, application: str, model: str, call: ParsedCall, prompt: int, ceiling: int | None
     ) -> Estimate:
         """`application` names it among all tenants' (`acme/support-bot`); `ceiling` is the most
-        that one answer may have. Several answers cost as many times the output."""
+        that one answer may have. Several answers cost as many times the output; what generates
+        nothing has none."""
+        if not call.route.generates:
+            return Estimate(prompt, 0, 0)
         expected = self.output.expect(application, model, ceiling)
         most = OPEN_CEILING_TOKENS if ceiling is None else ceiling
         return Estimate(prompt, expected * call.choices, most * call.choices)
@@ -53,13 +57,21 @@ class Estimates:
             or run.finish not in ("stop", "length", "tool_calls")
         ):
             return
+        if call.route.generates:
+            self._learn_output(application, model, call, run.usage.completion, run)
+        if call.route.charged_share > 1:
+            return
         if run.plan is not None:
-            held = run.plan.estimate
-            self.output_errors.add(model, run.usage.completion, held.output_tokens)
-            self.prompt_errors.add(model, run.usage.prompt, held.prompt_tokens)
-        self.output.observe(application, model, run.usage.completion // call.choices)
+            self.prompt_errors.add(model, run.usage.prompt, run.plan.estimate.prompt_tokens)
         if not call.media:
             self.prompt.observe(model, call.prompt_bytes, run.usage.prompt - call.prompt_tokens)
+
+    def _learn_output(
+        self, application: str, model: str, call: ParsedCall, tokens: int, run: Run
+    ) -> None:
+        if run.plan is not None:
+            self.output_errors.add(model, tokens, run.plan.estimate.output_tokens)
+        self.output.observe(application, model, tokens // call.choices)
 
 
 def beside_text(call: ParsedCall) -> int:

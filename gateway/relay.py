@@ -15,7 +15,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 
 from gateway.dialects import DIALECTS
-from gateway.errors import ApiError, Outcome, sse_error_event
+from gateway.errors import ApiError, Outcome
 from gateway.exchange import Exchange, Headers
 from gateway.run import Run
 from gateway.upstream.client import EngineClient
@@ -27,9 +27,9 @@ from gateway.upstream.engines import (
     stream_refusal,
 )
 from gateway.wire.headers import ratelimit_headers, to_caller
+from gateway.wire.meter import Meter
 from gateway.wire.request import ParsedCall
-from gateway.wire.stream import StreamMeter
-from gateway.wire.usage import finish_reason, read_body
+from gateway.wire.usage import finish_reason
 
 DONE = b"data: [DONE]\n\n"
 MAX_ANSWER_BYTES = 64 * 2**20  # of a whole answer, which is held until it is complete
@@ -87,7 +87,7 @@ class Relay:
         body = b"".join(parts)
         run = self._run
         assert run.plan is not None
-        report = read_body(body, DIALECTS[run.plan.pool.engine])
+        report = self._call.route.report(body, DIALECTS[run.plan.pool.engine])
         run.usage, run.usage_is_exact = report.usage, report.exact
         run.finish = finish_reason(report.finish_reasons)
         self._close(run)
@@ -96,7 +96,8 @@ class Relay:
     async def _stream(self, response: Response) -> None:
         run, call = self._run, self._call
         assert run.plan is not None
-        meter = StreamMeter(
+        assert call.route.meter is not None
+        meter = call.route.meter(
             DIALECTS[run.plan.pool.engine],
             asked_usage=call.include_usage,
             asked_running=call.running_usage,
@@ -115,12 +116,13 @@ class Relay:
         elif self._exchange.started:
             run.end(broke.outcome)
             self._close(run)
-            last = b"" if meter.error else sse_error_event(broke)  # its own error was passed on
+            # An error of its own was passed on.
+            last = b"" if meter.error else call.route.voice.event(broke)
             await self._exchange.finish(ending.rest + last)
         else:
             raise broke
 
-    async def _pass_on(self, response: Response, meter: StreamMeter) -> ApiError | None:
+    async def _pass_on(self, response: Response, meter: Meter) -> ApiError | None:
         """Until the engine's stream ends; returns what broke it, if anything did."""
         run, exchange = self._run, self._exchange
         assert run.plan is not None
@@ -185,7 +187,8 @@ def header(response: Response, wanted: bytes) -> bytes:
 
 def own_headers(run: Run) -> Headers:
     """What every answer of the gateway carries, as far as it is known."""
-    found = [(b"x-request-id", run.request_id.encode())]
+    request_id = run.request_id.encode()
+    found = [(name, request_id) for name in run.voice.ids]
     if run.lane:
         found.append((b"x-fairlane-lane", run.lane.encode()))
     if run.place is not None:

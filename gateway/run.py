@@ -11,10 +11,10 @@ from math import inf
 from msgspec.structs import replace
 
 from gateway.admission import Plan
-from gateway.errors import Outcome
+from gateway.errors import OPENAI, Outcome, Voice
 from gateway.governor import Place
 from gateway.identity import Identity
-from gateway.wire.stream import StreamMeter
+from gateway.wire.meter import Meter
 from gateway.wire.usage import Usage, finish_reason
 from metering.core.cost import service_cost
 from metering.core.hold import RateState
@@ -40,6 +40,7 @@ class Run:
     at: datetime
     began: float
     snapshot: PolicySnapshot
+    voice: Voice = OPENAI
     who: Identity | None = None
     model: str = ""
     lane: str = ""
@@ -67,7 +68,7 @@ class Run:
         self.outcome = outcome
         self.finish = finish or outcome.answer.finish_reason
 
-    def note_stream(self, meter: StreamMeter) -> None:
+    def note_stream(self, meter: Meter) -> None:
         self.streamed = True
         self.usage, self.usage_is_final = meter.usage, meter.usage_is_final
         self.counted_tokens = meter.tokens

@@ -9,7 +9,6 @@ import msgspec
 
 from gateway.upstream.client import EngineClient
 from gateway.upstream.facts import read_short
-from gateway.wire.prompt import texts_of
 from gateway.wire.request import ParsedCall
 from gateway.wire.usage import MAX_TOKENS, decode
 from tenants.core.snapshot import PoolPolicy
@@ -49,7 +48,8 @@ async def count_tokens(
 
 
 def asked(model: str, call: ParsedCall) -> dict[str, Any]:
-    if call.kind == "completions":
-        return {"model": model, "prompt": "".join(texts_of(call.kind, call.body))}
+    if not call.route.renders:
+        texts = call.route.texts(call.body) if call.route.texts else []
+        return {"model": model, "prompt": "".join(texts)}
     said = {name: call.body[name] for name in RENDERED if call.body.get(name)}
     return {"model": model, "add_generation_prompt": True, **said}

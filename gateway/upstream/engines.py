@@ -13,7 +13,6 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable
-from typing import Final
 
 import httpx
 
@@ -24,15 +23,16 @@ from gateway.upstream.client import EngineClient
 from gateway.upstream.counting import count_tokens
 from gateway.upstream.facts import EngineFacts, read_short
 from gateway.wire.headers import Asked, to_engine
-from gateway.wire.request import Kind, ParsedCall, rewrite
+from gateway.wire.request import ParsedCall, rewrite
+from gateway.wire.routes import Route
 from gateway.wire.usage import EngineError, read_body
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
 Response = httpx.Response
 TransportError = httpx.TransportError
-PATHS: Final[dict[Kind, str]] = {"chat": "/chat/completions", "completions": "/completions"}
 RETRY_NO_ENDPOINT_S = 5.0  # about one round of health checks
 FULL = (429, 503)
+NOT_THERE = (404, 405, 501)
 FROM_ENGINE = (b"x-fairlane-source", b"engine")
 
 
@@ -132,7 +132,7 @@ class Engines:
         try:
             response = await self.client.send(
                 "POST",
-                run.endpoint + PATHS[call.kind],
+                call.route.url(run.endpoint),
                 headers,
                 body,
                 connect_s=connect_s,
@@ -147,7 +147,7 @@ class Engines:
             raise failure(error) from error
         if response.status_code == 200:
             return response
-        raise await self._refusal(response, dialect, connect_s)
+        raise await self._refusal(response, dialect, connect_s, call.route)
 
     def _patience(self, run: Run, call: ParsedCall) -> tuple[float, float]:
         """For the connection, and for the answer's first byte: within the time of the whole call,
@@ -166,13 +166,25 @@ class Engines:
         return [] if value is None else [(b"authorization", value)]
 
     async def _refusal(
-        self, response: httpx.Response, dialect: Dialect, patience_s: float
+        self, response: httpx.Response, dialect: Dialect, patience_s: float, route: Route
     ) -> ApiError:
         try:
             said = read_body(await read_short(response, patience_s), dialect).error
         except TransportError:
             said = None
+        if response.status_code in NOT_THERE and not (said and "model" in said.message.lower()):
+            return missing(route, response.status_code)
         return refusal(response.status_code, said, response.headers.get("retry-after"))
+
+
+def missing(route: Route, status: int) -> ApiError:
+    """The engine has no such endpoint: its model is of another kind, or it never learnt it."""
+    return ApiError(
+        Outcome.ENGINE_ERROR,
+        f"The engine of this model does not serve {route.path} (HTTP {status}). "
+        "Ask your platform team which models do.",
+        headers=[FROM_ENGINE, (b"x-should-retry", b"false")],
+    )
 
 
 def refusal(status: int, said: EngineError | None, retry_after: str | None) -> ApiError:

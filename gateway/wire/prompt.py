@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -30,6 +30,7 @@ class Prompt:
     messages: int = 0
     media: int = 0  # parts that are not text: images, audio, video, files
     lead: list[str] = field(default_factory=list)
+    texts: list[str] | None = None  # whose bytes are counted, where they were collected
 
     def prefix(self) -> int:
         """A hash of the leading text, never 0 (which means unknown)."""
@@ -45,72 +46,77 @@ def of_chat(body: dict[str, Any]) -> Prompt:
     prompt = Prompt(messages=len(messages))
     leading = True
     for index, message in enumerate(messages):
-        role = _role(message, index)
+        role = role_of(message, index)
         texts = [role]
-        prompt.media += _contents(message, index, texts)
-        prompt.text_bytes += sum(map(_size, texts)) + _extras(message)
+        prompt.media += contents(message, index, texts)
+        prompt.text_bytes += sum(map(size_of, texts)) + _extras(message)
         if leading:
             prompt.lead += [text[:PREFIX_BYTES] for text in texts]
             leading = role != "user"
-    prompt.text_bytes += sum(_encoded(body[name]) for name in _SCHEMAS if body.get(name))
+    prompt.text_bytes += sum(encoded_size(body[name]) for name in _SCHEMAS if body.get(name))
     return prompt
 
 
-def texts_of(kind: Literal["chat", "completions"], body: dict[str, Any]) -> list[str]:
-    """The texts whose sizes `of_chat` and `of_completion` add up, of a body that they accepted."""
-    if kind == "completions":
-        given = body["prompt"]
-        texts = [given] if isinstance(given, str) else [t for t in given if isinstance(t, str)]
-        return [*texts, body["suffix"]] if isinstance(body.get("suffix"), str) else texts
+def texts_of_chat(body: dict[str, Any]) -> list[str]:
+    """The texts whose sizes `of_chat` adds up, of a body that it accepted."""
     texts = []
     for index, message in enumerate(body["messages"]):
         texts.append(message["role"])
-        _contents(message, index, texts)
+        contents(message, index, texts)
         texts += _extra_texts(message)
     return texts + [msgspec.json.encode(body[n]).decode() for n in _SCHEMAS if body.get(n)]
 
 
+def texts_of_completion(body: dict[str, Any]) -> list[str]:
+    """The texts whose sizes `of_completion` adds up."""
+    texts = texts_in(body["prompt"])
+    return [*texts, body["suffix"]] if isinstance(body.get("suffix"), str) else texts
+
+
+def texts_in(given: str | list[Any]) -> list[str]:
+    return [given] if isinstance(given, str) else [t for t in given if isinstance(t, str)]
+
+
 def of_completion(body: dict[str, Any]) -> Prompt:
-    given = body.get("prompt")
-    if isinstance(given, str):
-        prompt = Prompt(text_bytes=_size(given), lead=[given[:PREFIX_BYTES]])
-    elif isinstance(given, list) and given:
-        prompt = _of_list(given)
-    else:
-        raise _odd_prompt()
+    prompt = of_given(body.get("prompt"), "prompt")
     if isinstance(suffix := body.get("suffix"), str):
-        prompt.text_bytes += _size(suffix)
+        prompt.text_bytes += size_of(suffix)
     return prompt
 
 
-def _of_list(given: list[Any]) -> Prompt:
+def of_given(given: Any, field: str) -> Prompt:
+    """One text, a list of texts, one list of token ids, or a list of those."""
+    if isinstance(given, str):
+        return Prompt(text_bytes=size_of(given), lead=[given[:PREFIX_BYTES]])
+    if not isinstance(given, list) or not given:
+        raise _odd_prompt(field)
     kinds = set(map(type, given))
     if kinds == {int}:
-        return Prompt(tokens=_tokens(given), lead=[str(given[: PREFIX_BYTES // 4])])
+        return Prompt(tokens=_tokens(given, field), lead=[str(given[: PREFIX_BYTES // 4])])
     if len(given) > MAX_PROMPTS:
-        raise invalid(f"prompt holds {len(given)} prompts; at most {MAX_PROMPTS}", "prompt")
+        raise invalid(f"{field} holds {len(given)} prompts; at most {MAX_PROMPTS}", field)
     if kinds == {str}:
-        size = sum(map(_size, given))
+        size = sum(map(size_of, given))
         return Prompt(text_bytes=size, prompts=len(given), lead=[given[0][:PREFIX_BYTES]])
     if kinds == {list}:
-        tokens = sum(map(_tokens, given))
+        tokens = sum(_tokens(one, field) for one in given)
         lead = [str(given[0][: PREFIX_BYTES // 4])]
         return Prompt(tokens=tokens, prompts=len(given), lead=lead)
-    raise _odd_prompt()
+    raise _odd_prompt(field)
 
 
-def _tokens(given: list[Any]) -> int:
+def _tokens(given: list[Any], field: str) -> int:
     if set(map(type, given)) != {int} or min(given) < 0:
-        raise _odd_prompt()
+        raise _odd_prompt(field)
     return len(given)
 
 
-def _odd_prompt() -> ApiError:
+def _odd_prompt(field: str) -> ApiError:
     takes = "a text, a list of texts, a list of token ids, or a list of such lists"
-    return invalid(f"prompt must be {takes}", "prompt")
+    return invalid(f"{field} must be {takes}", field)
 
 
-def _role(message: Any, index: int) -> str:
+def role_of(message: Any, index: int) -> str:
     if not isinstance(message, dict):
         raise invalid(f"messages[{index}] must be an object", f"messages[{index}]")
     role = message.get("role")
@@ -120,7 +126,7 @@ def _role(message: Any, index: int) -> str:
     return role
 
 
-def _contents(message: dict[str, Any], index: int, texts: list[str]) -> int:
+def contents(message: dict[str, Any], index: int, texts: list[str]) -> int:
     """Puts the message's texts into `texts`; answers how many other parts there are."""
     content = message.get("content")
     if isinstance(content, str):
@@ -131,17 +137,22 @@ def _contents(message: dict[str, Any], index: int, texts: list[str]) -> int:
     if not isinstance(content, list):
         where = f"messages[{index}].content"
         raise invalid(f"{where} must be a text, a list of parts, or null", where)
-    found = [_part_text(part, index) for part in content]
+    found = [part_text(part, index) for part in content]
     texts += [text for text in found if text is not None]
     return found.count(None)
 
 
-def _part_text(part: Any, index: int) -> str | None:
+def part_text(part: Any, index: int) -> str | None:
     if isinstance(part, str):
         return part
     if not isinstance(part, dict):
         where = f"messages[{index}].content"
         raise invalid(f"{where} holds a part that is neither a text nor an object", where)
+    return text_of_part(part)
+
+
+def text_of_part(part: dict[str, Any]) -> str | None:
+    """None for a picture, a recording, a file."""
     for name in ("text", "refusal", "thinking"):
         if isinstance(text := part.get(name), str):
             return text
@@ -154,9 +165,9 @@ def _extras(message: dict[str, Any]) -> int:
     size = 0
     for name, value in message.items():
         if isinstance(value, str) and name not in ("role", "content"):
-            size += _size(value)
+            size += size_of(value)
         elif name in ("tool_calls", "function_call") and value:
-            size += _encoded(value)
+            size += encoded_size(value)
     return size
 
 
@@ -169,11 +180,11 @@ def _extra_texts(message: dict[str, Any]) -> list[str]:
     ]
 
 
-def _size(text: str) -> int:
+def size_of(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _encoded(value: Any) -> int:
+def encoded_size(value: Any) -> int:
     try:
         return len(msgspec.json.encode(value))
     except RecursionError:

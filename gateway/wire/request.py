@@ -12,16 +12,15 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 
 from gateway.dialects import Dialect, engine_priority
 from gateway.errors import invalid
-from gateway.wire import prompt as prompts
+from gateway.wire.routes import ROUTES, Form, Kind, Route
 
-Kind = Literal["chat", "completions"]
 EngineRequest = tuple[bytes, list[tuple[bytes, bytes]]]
 
 MAX_MODEL_CHARS = 256
@@ -29,26 +28,12 @@ MAX_CHOICES = 128
 MAX_MESSAGES = 20_000
 MAX_BRACKETS = 500_000  # objects and lists; those in texts count too, which code is full of
 MAX_OUTPUT_TOKENS = 2**31 - 1
-_DECIDED = tuple(
-    b'"%s"' % name
-    for name in (
-        b"model",
-        b"max_tokens",
-        b"max_completion_tokens",
-        b"n",
-        b"best_of",
-        b"stream",
-        b"stream_options",
-        b"priority",
-        b"cache_salt",
-    )
-)
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
 
 
 class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
-    kind: Kind
+    route: Route
     raw: bytes
     body: dict[str, Any]  # decoded `raw`; never changed
     model: str  # as the caller named it, maybe an alias
@@ -71,27 +56,28 @@ class ParsedCall(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def parse(kind: Kind, raw: bytes) -> ParsedCall:
-    """Read a chat or completions body.
+    """Read a body of that route.
 
     Raises:
         ApiError: invalid_request, `param` naming the field.
     """
+    route = ROUTES[kind]
     body = _decode(raw)
-    options = _object(body, "stream_options")
-    stream = _flag(body, "stream", "stream")
+    options = _object(body, "stream_options") if route.stream_options else {}
+    stream = route.meter is not None and _flag(body, "stream", "stream")
     include_usage = stream and _flag(options, "include_usage", "stream_options.include_usage")
     running = "continuous_usage_stats"
-    prompt = prompts.of_chat(body) if kind == "chat" else prompts.of_completion(body)
+    prompt = route.prompt(body)
     return ParsedCall(
-        kind=kind,
+        route=route,
         raw=raw,
         body=body,
         model=_model(body),
         stream=stream,
         include_usage=include_usage,
         running_usage=include_usage and _flag(options, running, f"stream_options.{running}"),
-        n=_sequences(kind, body),
-        max_output_tokens=_max_output(kind, body),
+        n=max([_whole(body, name, 1, MAX_CHOICES) or 1 for name in route.sequences], default=1),
+        max_output_tokens=_max_output(route, body),
         prompt_bytes=prompt.text_bytes,
         prompt_tokens=prompt.tokens,
         prompts=prompt.prompts,
@@ -119,26 +105,39 @@ def rewrite(
     `max_output_tokens` is put in only where the caller gave no bound. `tenant` and `lane` are for
     engines that queue by flow (llm-d).
     """
-    body = dict(call.body)
+    route, body = call.route, dict(call.body)
+    form = priority_form(dialect, route)
     for name in dialect.dropped & body.keys():
         del body[name]
     body.pop("priority", None)
-    if dialect.priority == "body":
+    if form == "body":
         body["priority"] = engine_priority(dialect, priority)
-    if cache_salt is not None and dialect.cache_salt:
+    if cache_salt is not None and dialect.cache_salt and route.cache_salt:
         body["cache_salt"] = _salt(cache_salt, body.get("cache_salt"))
-    if call.stream and want_usage and dialect.stream_usage:
+    if call.stream and want_usage and dialect.stream_usage and route.stream_options:
         body["stream_options"] = _usage_options(call, dialect)
-    if max_output_tokens is not None and call.max_output_tokens is None:
-        body["max_tokens"] = max_output_tokens
+    if route.generates and max_output_tokens is not None and call.max_output_tokens is None:
+        body[route.bounds[0]] = max_output_tokens
     body["model"] = served_model
-    if body == call.body and not _ambiguous(call.raw):
-        return call.raw, _headers(dialect, priority, tenant, lane)
-    return _encode(body), _headers(dialect, priority, tenant, lane)
+    headers = _headers(dialect, form, priority, tenant, lane)
+    if body == call.body and not _ambiguous(call.raw, route):
+        return call.raw, headers
+    return _encode(body), headers
 
 
-def _headers(dialect: Dialect, priority: int, tenant: str, lane: str) -> list[tuple[bytes, bytes]]:
-    if dialect.priority == "header":
+def priority_form(dialect: Dialect, route: Route) -> Form | None:
+    """An engine that reads the header reads the body as well, where an endpoint knows no header."""
+    if dialect.priority == "none" or not route.priority:
+        return None
+    if dialect.priority in route.priority:
+        return dialect.priority
+    return "body" if dialect.priority == "header" else None
+
+
+def _headers(
+    dialect: Dialect, form: Form | None, priority: int, tenant: str, lane: str
+) -> list[tuple[bytes, bytes]]:
+    if form == "header":
         return [(b"x-vllm-priority", b"%d" % engine_priority(dialect, priority))]
     if not dialect.flow_headers:
         return []
@@ -161,9 +160,9 @@ def _salt(ours: str, callers: object) -> str:
     return f"{ours}:{callers}" if isinstance(callers, str) and callers else ours
 
 
-def _ambiguous(raw: bytes) -> bool:
+def _ambiguous(raw: bytes, route: Route) -> bool:
     """Whether a key that policy read may stand there twice, plainly or spelt with escapes."""
-    return b"\\u00" in raw or any(raw.count(name) > 1 for name in _DECIDED)
+    return b"\\u00" in raw or any(raw.count(name) > 1 for name in route.decided)
 
 
 def _encode(body: dict[str, Any]) -> bytes:
@@ -201,21 +200,9 @@ def _model(body: dict[str, Any]) -> str:
     return model
 
 
-def _sequences(kind: Kind, body: dict[str, Any]) -> int:
-    """Engines generate `best_of` sequences and return the best `n` of them."""
-    n = _whole(body, "n", 1, MAX_CHOICES) or 1
-    best_of = _whole(body, "best_of", 1, MAX_CHOICES) if kind == "completions" else None
-    return max(n, best_of or 1)
-
-
-def _max_output(kind: Kind, body: dict[str, Any]) -> int | None:
-    if kind == "completions":
-        return _whole(body, "max_tokens", 0, MAX_OUTPUT_TOKENS)
-    # Of two that differ vLLM follows the newer, SGLang the older: no engine must get more than was
-    # judged. Each takes 0 in one of them for "no limit".
-    names = ("max_tokens", "max_completion_tokens")
-    given = [_whole(body, name, 1, MAX_OUTPUT_TOKENS) for name in names]
-    return max((value for value in given if value is not None), default=None)
+def _max_output(route: Route, body: dict[str, Any]) -> int | None:
+    given = [_whole(body, name, route.least_bound, MAX_OUTPUT_TOKENS) for name in route.bounds]
+    return max([value for value in given if value is not None], default=None)
 
 
 def _whole(body: dict[str, Any], name: str, least: int, most: int) -> int | None:

@@ -18,13 +18,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 from gateway.dialects import Dialect
-from gateway.errors import ApiError, Outcome
 from gateway.wire import sse
+from gateway.wire.meter import DONE, Meter
 from gateway.wire.usage import (
-    EngineError,
     Usage,
     choice_index,
     choices,
@@ -34,7 +33,6 @@ from gateway.wire.usage import (
     read_usage,
 )
 
-_DONE = b"[DONE]"
 _USAGE = b'"usage"'
 _END = b"}\n\n"
 _NO_SHAPE = (b"\n", b"")  # no event begins so
@@ -43,31 +41,18 @@ _TEXT = re.compile(rb'"(?:content|text|reasoning_content|reasoning|arguments)" ?
 _TAIL = re.compile(rb'"usage"\s*:\s*(\{[^{}]*(?:\{[^{}]*\}[^{}]*)*\})\s*(\}\s*)')
 
 
-class Ending(NamedTuple):
-    rest: bytes  # still to be passed on; whole events or nothing
-    complete: bool  # the engine finished what it had to say
-
-
-class StreamMeter:
-    """One stream's. `asked_usage`: the caller wants the usage frame; `asked_running`: on every
-    frame. `expected` is the number of choices, for streams that end without `[DONE]`."""
+class StreamMeter(Meter):
+    """Of chat and plain completions."""
 
     __slots__ = (
         "_closed",
-        "_expected",
         "_final",
         "_hide_final",
         "_hide_running",
         "_per_choice",
         "_running",
         "_shape",
-        "_split",
         "_unread",
-        "done",
-        "error",
-        "finish_reasons",
-        "first_content_seen",
-        "tokens",
     )
 
     def __init__(
@@ -79,12 +64,7 @@ class StreamMeter:
         expected: int = 1,
         limit: int = sse.MAX_EVENT_BYTES,
     ) -> None:
-        self.first_content_seen = False
-        self.tokens = 0  # a floor of the completion tokens produced
-        self.finish_reasons: dict[int, str] = {}  # by choice, the engine's words
-        self.done = False  # `[DONE]` was seen
-        self.error: EngineError | None = None  # an error frame was seen (and passed on)
-        self._expected = expected
+        super().__init__(dialect, asked_usage=asked_usage, expected=expected, limit=limit)
         self._per_choice = dialect.usage_per_choice and expected > 1
         self._hide_final = not asked_usage
         self._hide_running = not asked_usage or (dialect.running_usage and not asked_running)
@@ -93,11 +73,9 @@ class StreamMeter:
         self._unread = b""  # the latest running usage of the one choice, not yet parsed
         self._closed: set[int] = set()  # choices whose last frame carried a usage
         self._shape = _NO_SHAPE  # of a content frame: what stands before and after its text
-        self._split = sse.Splitter(limit)
 
     @property
     def usage(self) -> Usage | None:
-        """The engine's own figures so far; None when it gave none."""
         self._read_running()
         if self._final is not None or not self._running:
             return self._final
@@ -111,42 +89,14 @@ class StreamMeter:
 
     @property
     def usage_is_final(self) -> bool:
-        """Whether `usage` is of the whole request, not of a part that had streamed."""
         return self._final is not None or len(self._closed) >= self._expected
 
     def feed(self, chunk: bytes) -> bytes:
-        """What of the stream can be passed on now.
-
-        Raises:
-            ApiError: engine_error, an event is larger than the limit.
-        """
-        if self.done:
-            return b""
-        if not self._split and len(chunk) <= self._split.limit:
+        if not self.done and not self._split and len(chunk) <= self._split.limit:
             shown = self._content(chunk)
             if shown is not None:
                 return shown
-        try:
-            events = self._split.feed(chunk)
-        except sse.TooLarge:
-            self._split.rest()
-            limit = self._split.limit
-            message = f"the engine sent an event of more than {limit} bytes"
-            raise ApiError(Outcome.ENGINE_ERROR, message) from None
-        return b"".join(map(self._event, events))
-
-    def finish(self) -> Ending:
-        """The engine closed the stream, or it broke. A last event that lacks only its empty line
-        is whole; anything less is dropped."""
-        left = self._split.rest()
-        data = sse.data_of(left)
-        whole = data is not None and (data.strip() == _DONE or isinstance(decode(data), dict))
-        rest = self._event(left.rstrip(b"\r\n") + b"\n\n") if whole else b""
-        complete = self.error is None and (self.done or self._finished())
-        return Ending(rest, complete)
-
-    def _finished(self) -> bool:
-        return len(self.finish_reasons) >= self._expected
+        return super().feed(chunk)
 
     def _event(self, event: bytes) -> bytes:
         if self.done:
@@ -156,7 +106,7 @@ class StreamMeter:
         data = sse.data_of(event)
         if data is None:
             return event
-        if data.strip() == _DONE:
+        if data.strip() == DONE:
             self.done = True
             return event
         frame = decode(data)

@@ -79,8 +79,8 @@ def read_body(data: bytes, dialect: Dialect) -> Report:
 def read_usage(given: Any) -> Usage | None:
     if not isinstance(given, dict):
         return None
-    prompt, completion = _count(given, "prompt_tokens"), _count(given, "completion_tokens")
-    total = _count(given, "total_tokens")
+    prompt, completion = count_in(given, "prompt_tokens"), count_in(given, "completion_tokens")
+    total = count_in(given, "total_tokens")
     if prompt is None and completion is not None and total is not None:
         prompt = total - completion
     if completion is None and prompt is not None and total is not None:
@@ -145,9 +145,10 @@ def choices(body: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _cached(given: dict[str, Any]) -> int:
     details = given.get("prompt_tokens_details")
-    return (_count(details, "cached_tokens") or 0) if isinstance(details, dict) else 0
+    return (count_in(details, "cached_tokens") or 0) if isinstance(details, dict) else 0
 
 
-def _count(given: dict[str, Any], name: str) -> int | None:
+def count_in(given: dict[str, Any], name: str) -> int | None:
+    """A number of tokens, where it can be one."""
     value = given.get(name)
     return value if type(value) is int and 0 <= value <= MAX_TOKENS else None

@@ -91,8 +91,8 @@ class Policy:
         lane = admission.find_lane(run.snapshot, who, "")
         run.model, run.lane = pool.model, lane.name
         prompt = self.estimates.prompt_tokens(pool.model, call)
-        admission.check_input(who.tenant, prompt)
-        ceiling = admission.output_ceiling(who.tenant, call.max_output_tokens)
+        admission.check_input(who.tenant, prompt, call.route.prompt_field)
+        ceiling = admission.output_ceiling(who.tenant, call)
         name = run.application_name()
         run.plan = admission.make_plan(
             request_id=run.request_id,

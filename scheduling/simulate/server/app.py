@@ -17,7 +17,7 @@ from scheduling.simulate.profile import Profile
 from scheduling.simulate.server import faults, http, prompt, wire
 from scheduling.simulate.server.compose import Composer
 from scheduling.simulate.server.errors import ApiError, bad_request
-from scheduling.simulate.server.generate import CHAT, COMPLETIONS, Generate, Route
+from scheduling.simulate.server.generate import ROUTES, Generate
 from scheduling.simulate.server.live import Live
 from scheduling.simulate.server.metrics import Metrics
 from scheduling.simulate.server.received import Log
@@ -75,10 +75,6 @@ class App:
         self.generate = Generate(self.live, self._composer, self.metrics, options.max_queued)
         self._started = int(time.time())
         self._script, self._script_left = faults.BEHAVE, 0
-        self._generating: dict[str, Route] = {
-            "/v1/chat/completions": CHAT,
-            "/v1/completions": COMPLETIONS,
-        }
         self._routes: dict[str, dict[str, Handler]] = {
             "/v1/models": {"GET": self._models},
             "/tokenize": {"POST": self._tokenize},
@@ -98,7 +94,7 @@ class App:
             await http.respond(send, 401, NO_KEY)
             return
         with suppress(http.ClientGone):
-            if scope["method"] == "POST" and path in self._generating:
+            if scope["method"] == "POST" and path in ROUTES:
                 await self._generate(path, headers, receive, send)
             else:
                 await self._plain(scope["method"], path, headers, receive, send)
@@ -128,7 +124,7 @@ class App:
             received.status = 400
             await http.respond(send, 400, bad_request(str(error), "x-simulate").body())
             return
-        await self.generate.serve(self._generating[path], received, script, receive, send)
+        await self.generate.serve(ROUTES[path], received, script, receive, send)
 
     def _next_script(self, header: str | None) -> faults.Script:
         if header is not None:
@@ -150,7 +146,7 @@ class App:
     ) -> None:
         methods = self._routes.get(path)
         if methods is None or method not in methods:
-            known = methods is not None or path in self._generating
+            known = methods is not None or path in ROUTES
             status, body = (405, WRONG_METHOD) if known else (404, NOT_FOUND)
             await http.respond(send, status, body)
             return

@@ -40,6 +40,7 @@ class Call:
     streams: bool
     script: Script
     answers: list[Answer]
+    generates: bool = True  # False: its one token is the end of reading the prompt, not output
     parts: list[Part] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)  # tokens told to the caller, per choice
     open: int = 0  # choices that have not ended
@@ -84,7 +85,7 @@ class Call:
 
     @property
     def completion_tokens(self) -> int:
-        return sum(self.counts)
+        return sum(self.counts) if self.generates else 0
 
     def usage(self) -> dict[str, object]:
         return {

@@ -75,6 +75,15 @@ class Composer:
         wanted = asked.max_tokens or COMPLETION_MAX_TOKENS
         return self._call("cmpl", asked, arrival, each, wanted, None)
 
+    def pooled(self, asked: Common, each: list[Prompt], arrival: Arrival) -> Call:
+        """A call whose prompts are read and answered without generating anything."""
+        self.check(asked)
+        if not each or not all(prompt.data for prompt in each):
+            raise bad_request("There is no text to read.", "input")
+        call = self._call("pool", asked, arrival, each, 1, None)
+        call.generates = False
+        return call
+
     def check(self, asked: Common) -> None:
         self.check_model(asked.model)
         check_common(asked)

@@ -101,11 +101,11 @@ def _tool_delta(answer: ToolCall, tokens: int) -> str:
     )
 
 
-def chat_body(call: Call) -> bytes:
+def chat_body(call: Call, asked: Any) -> bytes:
     return _body(call, "chat.completion", [_message(call, i) for i in range(len(call.answers))])
 
 
-def text_body(call: Call) -> bytes:
+def text_body(call: Call, asked: Any) -> bytes:
     return _body(call, "text_completion", [_text(call, i) for i in range(len(call.answers))])
 
 

@@ -1,4 +1,4 @@
-"""The two routes that generate: chat completions and completions, streamed or not.
+"""The routes that the engine's batch works for, streamed or not.
 
 1. Whatever ends a call (its last token, the caller, a scripted fault), the engine has nothing of it
    left when this returns.
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scheduling.simulate.server import http, wire
+from scheduling.simulate.server import http, pooling, wire
 from scheduling.simulate.server.call import Call, Event
 from scheduling.simulate.server.compose import Arrival, Composer
 from scheduling.simulate.server.errors import ApiError, bad_request, busy
@@ -27,18 +27,46 @@ from scheduling.simulate.server.frames import (
 )
 from scheduling.simulate.server.live import Live
 from scheduling.simulate.server.metrics import Metrics
+from scheduling.simulate.server.prompt import Prompt
 from scheduling.simulate.server.received import Received
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    request: type[wire.ChatRequest] | type[wire.CompletionRequest]
-    frames: type[Frames]
-    body: Callable[[Call], bytes]
+    request: type[wire.Common]
+    compose: Callable[[Composer, Any, Arrival], Call]
+    body: Callable[[Call, Any], bytes]
+    frames: type[Frames] | None = None  # None: it does not stream
+    header: bool = True  # it reads the priority header
 
 
-CHAT = Route(wire.ChatRequest, ChatFrames, chat_body)
-COMPLETIONS = Route(wire.CompletionRequest, TextFrames, text_body)
+CHAT = Route(wire.ChatRequest, Composer.chat, chat_body, ChatFrames)
+COMPLETIONS = Route(wire.CompletionRequest, Composer.completion, text_body, TextFrames)
+
+
+def _pooling(
+    request: type[wire.Common],
+    prompts: Callable[[Any], list[Prompt]],
+    body: Callable[[Call, Any], bytes],
+) -> Route:
+    """As in vLLM, these know no priority header."""
+    return Route(
+        request,
+        lambda composer, asked, arrival: composer.pooled(asked, prompts(asked), arrival),
+        body,
+        header=False,
+    )
+
+
+ROUTES: dict[str, Route] = {
+    "/v1/chat/completions": CHAT,
+    "/v1/completions": COMPLETIONS,
+    "/v1/embeddings": _pooling(
+        pooling.EmbeddingRequest, pooling.embedding_prompts, pooling.embeddings_body
+    ),
+    "/v1/rerank": _pooling(pooling.RerankRequest, pooling.pair_prompts, pooling.rerank_body),
+    "/v1/score": _pooling(pooling.ScoreRequest, pooling.pair_prompts, pooling.score_body),
+}
 
 
 class _Stop(Exception):
@@ -101,7 +129,7 @@ class Generate:
             await asyncio.sleep(script.hold_s)
         try:
             asked = self._read(route, received, script)
-            call = self._submit(asked, received, script)
+            call = self._submit(route, asked, received, script)
         except ApiError as error:
             received.status = error.status
             await http.respond(send, error.status, error.body(), headers=error.headers)
@@ -110,10 +138,10 @@ class Generate:
         if script.hang_after == 0 or (script.hang_after is not None and not call.streams):
             await asyncio.Event().wait()
         received.status = 200
-        if call.streams:
+        if call.streams and route.frames is not None:
             await self._stream(route, asked, call, received, send)
         else:
-            await self._whole(route, call, received, send)
+            await self._whole(route, asked, call, received, send)
 
     def _read(self, route: Route, received: Received, script: Script) -> Any:
         if script.status is not None:
@@ -123,15 +151,13 @@ class Generate:
             wire.check_strictly(received.raw)
         return asked
 
-    def _submit(self, asked: Any, received: Received, script: Script) -> Call:
-        priority = wire.priority_of(asked, received.headers.get("x-vllm-priority"))
+    def _submit(self, route: Route, asked: Any, received: Received, script: Script) -> Call:
+        header = received.headers.get("x-vllm-priority") if route.header else None
+        priority = wire.priority_of(asked, header)
         received.priority, received.stream = priority, bool(asked.stream)
         request_id = received.headers.get("x-request-id")
         arrival = Arrival(self.live.now(), priority, request_id, script)
-        if isinstance(asked, wire.ChatRequest):
-            call = self.composer.chat(asked, arrival)
-        else:
-            call = self.composer.completion(asked, arrival)
+        call = route.compose(self.composer, asked, arrival)
         self._check_valve(len(call.answers))
         try:
             for part in call.parts:
@@ -153,11 +179,13 @@ class Generate:
             self.metrics.refused()
             raise busy(self.max_queued)
 
-    async def _whole(self, route: Route, call: Call, received: Received, send: http.Send) -> None:
+    async def _whole(
+        self, route: Route, asked: wire.Common, call: Call, received: Received, send: http.Send
+    ) -> None:
         while events := await call.events():
             for event in events:
                 call.told(event)
-        body = route.body(call)
+        body = route.body(call, asked)
         if call.script.cut_after is not None:
             length = (b"content-length", str(len(body)).encode())
             await http.start(send, 200, http.JSON, [length])
@@ -175,6 +203,7 @@ class Generate:
         each = script.usage_every_chunk
         last = bool(options.include_usage) or each
         running = last and (bool(options.continuous_usage_stats) or each) and script.usage
+        assert route.frames is not None
         stream = _Stream(route.frames(call, running), call, received, send)
         await http.start(send, 200, b"text/event-stream; charset=utf-8")
         await stream.tokens()

@@ -9,7 +9,10 @@ from typing import Any
 
 import msgspec
 
-TEXT_FIELDS = ("messages", "prompt", "tools")
+TEXT_FIELDS = (
+    *("messages", "prompt", "tools", "input", "instructions", "system"),
+    *("query", "documents", "text_1", "text_2"),
+)
 SECRET_HEADERS = ("authorization", "x-api-key")
 
 

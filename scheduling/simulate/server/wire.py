@@ -16,7 +16,8 @@ _OPENAI = (
     "max_completion_tokens n stop seed temperature top_p tools tool_choice parallel_tool_calls "
     "functions function_call response_format logprobs top_logprobs logit_bias frequency_penalty "
     "presence_penalty user metadata modalities audio prediction reasoning_effort service_tier "
-    "store verbosity web_search_options safety_identifier prompt_cache_key"
+    "store verbosity web_search_options safety_identifier prompt_cache_key "
+    "input dimensions encoding_format query documents top_n text_1 text_2"
 )
 OPENAI_FIELDS = frozenset(_OPENAI.split())
 

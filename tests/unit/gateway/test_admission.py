@@ -55,13 +55,13 @@ LIMITED = snapshot(alice={"limits": {"max_input_tokens": 100, "max_output_tokens
             "X-Fairlane-Lane",
         ),
         (
-            lambda: check_input(who(LIMITED).tenant, 101),
+            lambda: check_input(who(LIMITED).tenant, 101, "messages"),
             Outcome.CONTEXT_LENGTH_EXCEEDED,
             "about 101 tokens; tenant 'alice' may send at most 100 (max_input_tokens)",
             "messages",
         ),
         (
-            lambda: output_ceiling(who(LIMITED).tenant, 51),
+            lambda: output_ceiling(who(LIMITED).tenant, chat(max_tokens=51)),
             Outcome.OUTPUT_LIMIT_EXCEEDED,
             "max_tokens is 51; tenant 'alice' may ask for at most 50 (max_output_tokens)",
             "max_tokens",
@@ -79,20 +79,20 @@ def test_a_refusal_names_the_limit_its_value_and_the_field(
 
 
 def test_what_is_exactly_at_a_limit_passes() -> None:
-    check_input(who(LIMITED).tenant, 100)
-    assert output_ceiling(who(LIMITED).tenant, 50) == 50
+    check_input(who(LIMITED).tenant, 100, "messages")
+    assert output_ceiling(who(LIMITED).tenant, chat(max_tokens=50)) == 50
 
 
 def test_without_limits_anything_passes() -> None:
     free = who(snapshot()).tenant
     check_tenant(free)
-    check_input(free, 10**9)
-    assert output_ceiling(free, 10**9) == 10**9
-    assert output_ceiling(free, None) is None
+    check_input(free, 10**9, "messages")
+    assert output_ceiling(free, chat(max_tokens=10**9)) == 10**9
+    assert output_ceiling(free, chat()) is None
 
 
 def test_a_call_without_max_tokens_has_its_tenants_ceiling() -> None:
-    assert output_ceiling(who(LIMITED).tenant, None) == 50
+    assert output_ceiling(who(LIMITED).tenant, chat()) == 50
 
 
 def test_an_alias_leads_to_its_pool() -> None:

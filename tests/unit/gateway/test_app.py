@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.app import GatewayApp
+from gateway.app import CALLS, PROBES, GatewayApp, is_ours
 from gateway.exchange import Message
 from tests.unit.gateway.cast import SECRET, A
 from tests.unit.gateway.world import HELLO, World
@@ -46,6 +46,7 @@ async def ask(
     key: str | None = "alice",
     body: Any = None,
     service: Service | None = None,
+    raw_path: bytes | None = None,
 ) -> Answer:
     sent: list[Message] = []
     whole = b"" if body is None else json.dumps(body).encode()
@@ -61,10 +62,26 @@ async def ask(
         sent.append(message)
 
     headers = [] if key is None else [(b"x-api-key", SECRET.get(key, key.encode()))]
-    scope = {"type": "http", "path": path, "method": method, "headers": headers}
+    scope = {
+        "type": "http",
+        "path": path,
+        "raw_path": path.encode() if raw_path is None else raw_path,
+        "method": method,
+        "headers": headers,
+    }
     app = GatewayApp(service or Service())  # type: ignore[arg-type]
     await app(scope, receive, send)
     return Answer(sent)
+
+
+ASKED: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": HELLO},
+    "/v1/completions": {"prompt": "Once"},
+    "/v1/embeddings": {"input": "Once"},
+    "/v1/rerank": {"query": "Once", "documents": ["upon", "a time"]},
+    "/v1/score": {"text_1": "Once", "text_2": ["upon"]},
+    "/tokenize": {"prompt": "Once"},
+}
 
 
 async def models(key: str) -> list[str]:
@@ -73,20 +90,15 @@ async def models(key: str) -> list[str]:
     return [model["id"] for model in answer.json["data"]]
 
 
-@pytest.mark.parametrize(
-    ("path", "asked"),
-    [
-        ("/v1/chat/completions", {"messages": HELLO}),
-        ("/v1/completions", {"prompt": "Hello"}),
-    ],
-)
-async def test_both_kinds_of_call_reach_their_engine(path: str, asked: dict[str, Any]) -> None:
+@pytest.mark.parametrize("path", CALLS)
+async def test_each_kind_of_call_reaches_its_engine(path: str) -> None:
     world = World()
     service = Service()
     service.calls = world.calls
-    answer = await ask(path, "POST", body={"model": "chat", **asked}, service=service)
+    answer = await ask(path, "POST", body={"model": "chat", **ASKED[path]}, service=service)
     assert answer.status == 200
-    assert [str(request.url) for request in world.asked] == [A + path.removeprefix("/v1")]
+    base = A if path.startswith("/v1") else A.removesuffix("/v1")
+    assert [str(request.url) for request in world.asked] == [base + path.removeprefix("/v1")]
 
 
 async def test_the_list_has_what_the_key_may_use_with_its_aliases() -> None:
@@ -116,19 +128,56 @@ async def test_models_need_a_key(key: str | None) -> None:
     assert answer.headers["www-authenticate"] == "Bearer"
 
 
-@pytest.mark.parametrize("path", ["/v1", "/v1/", "/v1/files", "/v1/chat", "/tokenize"])
-async def test_what_is_not_there_is_a_404_in_the_dialect_of_clients(path: str) -> None:
-    answer = await ask(path, "POST")
-    assert (answer.status, answer.json["error"]["code"]) == (404, "invalid_request")
-    assert path in answer.json["error"]["message"]
-    assert answer.headers["content-type"] == "application/json"
+ODD = [
+    *("/v1", "/v1/", "/v1/files", "/v1/chat", "/v1/chat/completions/", "/v1//chat/completions"),
+    *("//v1/chat/completions", "/V1/chat/completions", "/v1/Chat/Completions", "/v1/embeddings/x"),
+    *(
+        "/v1/tokenize",
+        "/tokenize/",
+        "/Tokenize",
+        "/detokenize",
+        "/v1/rerank;x",
+        "/v1/score/../score",
+    ),
+    *("/v2/rerank", "/v1/chat/completions\n", "/v1/pooling", "/invocations"),
+]
+
+
+@pytest.mark.parametrize("path", ODD)
+async def test_what_is_not_there_is_a_404_in_the_dialect_of_clients_and_reaches_no_engine(
+    path: str,
+) -> None:
+    world, service = World(), Service()
+    service.calls = world.calls
+    for method in ("POST", "GET", "DELETE"):
+        answer = await ask(path, method, body=ASKED["/v1/chat/completions"], service=service)
+        assert (answer.status, answer.json["error"]["code"]) == (404, "invalid_request")
+        assert path in answer.json["error"]["message"]
+        assert answer.headers["content-type"] == "application/json"
+    assert (world.asked, world.journal.records) == ([], [])
+
+
+@pytest.mark.parametrize("path", CALLS)
+async def test_an_escaped_spelling_is_none(path: str) -> None:
+    world, service = World(), Service()
+    service.calls = world.calls
+    escaped = path[:-1].encode() + b"%%%02x" % ord(path[-1])
+    answer = await ask(path, "POST", body=ASKED[path], service=service, raw_path=escaped)
+    assert answer.status == 404
+    assert world.asked == []
+
+
+def test_paths_that_look_like_ours_are_answered_here() -> None:
+    for path in ("/v1", "/V1/x", "//v1/x", "/tokenize", "/tokenize/", "/detokenize", *PROBES):
+        assert is_ours(path), path
+    for path in ("/", "/api/v1/keys/", "/v1x", "/usage/", "/tokenizer", "/healthz/"):
+        assert not is_ours(path), path
 
 
 @pytest.mark.parametrize(
     ("path", "method", "allowed"),
     [
-        ("/v1/chat/completions", "GET", "POST"),
-        ("/v1/completions", "PUT", "POST"),
+        *((path, method, "POST") for path in CALLS for method in ("GET", "PUT", "DELETE")),
         ("/v1/models", "POST", "GET"),
         ("/v1/models/chat", "DELETE", "GET"),
     ],

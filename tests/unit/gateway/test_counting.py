@@ -17,7 +17,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from gateway import counting, tokenizer_files
 from gateway.counting import ANSWER_TOKENS, FAR, INLINE_BYTES, MESSAGE_TOKENS
 from gateway.estimates import MEDIA_TOKENS
-from gateway.wire.prompt import of_chat, of_completion, texts_of
+from gateway.wire.prompt import of_chat, of_completion, texts_of_chat, texts_of_completion
 from gateway.wire.request import parse
 from tests.unit.gateway.cast import chat, snapshot, who
 from tests.unit.gateway.world import World, whole
@@ -292,14 +292,14 @@ async def test_a_call_far_below_every_limit_asks_no_engine() -> None:
     ],
 )
 def test_the_texts_of_a_chat_are_those_whose_bytes_are_counted(body: dict[str, Any]) -> None:
-    size = sum(len(text.encode()) for text in texts_of("chat", body))
+    size = sum(len(text.encode()) for text in texts_of_chat(body))
     assert size == of_chat(body).text_bytes
 
 
 @pytest.mark.parametrize("given", ["one", ["one", "two"], [1, 2], [[1], [2]]])
 def test_the_texts_of_a_completion_are_those_whose_bytes_are_counted(given: Any) -> None:
     body = {"prompt": given, "suffix": "end"}
-    size = sum(len(text.encode()) for text in texts_of("completions", body))
+    size = sum(len(text.encode()) for text in texts_of_completion(body))
     assert size == of_completion(body).text_bytes
 
 

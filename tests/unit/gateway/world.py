@@ -21,6 +21,7 @@ from gateway.governor import LocalGovernor
 from gateway.policy import scheduler_config
 from gateway.upstream.client import EngineClient
 from gateway.upstream.engines import Engines
+from gateway.wire.routes import Kind
 from metering.core.accounts import LocalAccounts
 from metering.core.record import UsageRecord
 from metering.journal import OpenEntry
@@ -94,6 +95,7 @@ class Caller:
         body: bytes,
         headers: list[tuple[bytes, bytes]],
         hear: Callable[[str], None],
+        kind: Kind = "chat",
     ) -> None:
         self.sent: list[Any] = []
         self.reads = asyncio.Event()
@@ -102,7 +104,7 @@ class Caller:
         self._incoming: asyncio.Queue[Message] = asyncio.Queue()
         self._incoming.put_nowait({"type": "http.request", "body": body, "more_body": False})
         exchange = Exchange({"headers": headers}, self._incoming.get, self._send)
-        self.task = asyncio.create_task(calls.serve("chat", exchange))
+        self.task = asyncio.create_task(calls.serve(kind, exchange))
 
     async def _send(self, message: Message) -> None:
         await self.reads.wait()
@@ -182,15 +184,17 @@ class World:
         key: str = "alice",
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
+        kind: Kind = "chat",
         **fields: Any,
     ) -> Caller:
         self.replies += replies
         if body is None:
-            body = json.dumps({"model": "chat", "messages": HELLO, **fields}).encode()
+            said = {"messages": HELLO} if kind == "chat" else {}
+            body = json.dumps({"model": "chat", **said, **fields}).encode()
         secret = SECRET.get(key, key.encode())
         raw = [(b"authorization", b"Bearer " + secret)]
         raw += [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
-        return Caller(self.calls, body, raw, self.log.append)
+        return Caller(self.calls, body, raw, self.log.append, kind)
 
     async def ask(self, *replies: Reply | Engine, **options: Any) -> Caller:
         return await self.call(*replies, **options).end()

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.errors import ApiError, Outcome
-from gateway.wire.request import Kind, ParsedCall, parse
+from gateway.wire.request import ParsedCall, parse
+from gateway.wire.routes import Kind
 
 HELLO = [{"role": "user", "content": "Hello"}]
 

@@ -1,0 +1,66 @@
+"""What whole answers of the routes beside chat and completions say about themselves. Never raises.
+
+Their bulk (vectors, lists of token ids) is skipped, not read: an answer of megabytes holds one
+number that matters.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gateway.dialects import Dialect
+from gateway.wire.usage import Report, Usage, count_in, decode, read_error, read_usage
+
+TOKENS_A_CHARGE = 100  # counting this many costs an engine about what reading one does
+
+
+class _Pooled(msgspec.Struct):
+    usage: Any = None
+    error: Any = None
+
+
+class _Counted(msgspec.Struct):
+    count: Any = None
+    error: Any = None
+
+
+_pooled = msgspec.json.Decoder(_Pooled)
+_counted = msgspec.json.Decoder(_Counted)
+
+
+def of_pooling(data: bytes, dialect: Dialect) -> Report:
+    """Of embeddings, rerank and score: a prompt and no output. Some tell the total only."""
+    body = _members(_pooled, data)
+    usage = body.get("usage")
+    if isinstance(usage, dict):
+        usage = {**usage, "completion_tokens": count_in(usage, "completion_tokens") or 0}
+        if count_in(usage, "prompt_tokens") is None:
+            usage.pop("prompt_tokens", None)
+    return Report(read_usage(usage), True, {}, read_error(body))
+
+
+def of_tokenize(data: bytes, dialect: Dialect) -> Report:
+    """The charge for what was counted: see `TOKENS_A_CHARGE`. SGLang counts each of several."""
+    body = _members(_counted, data)
+    given = body.get("count")
+    each = [{"count": one} for one in given] if isinstance(given, list) else [{"count": given}]
+    counts = [count_in(one, "count") for one in each]
+    known = [count for count in counts if count is not None]
+    if not known or len(known) < len(counts):
+        return Report(None, True, {}, read_error(body))
+    return Report(Usage(charged(sum(known), TOKENS_A_CHARGE), 0, 0), True, {}, None)
+
+
+def charged(tokens: int, share: int) -> int:
+    """One token for each `share` of them begun, and never none."""
+    return max(1, -(-tokens // share))
+
+
+def _members(decoder: msgspec.json.Decoder[Any], data: bytes) -> dict[str, Any]:
+    try:
+        return msgspec.structs.asdict(decoder.decode(data))
+    except (ValueError, RecursionError):  # NaN for one: JSON as engines send it
+        body = decode(data)
+        return body if isinstance(body, dict) else {}
