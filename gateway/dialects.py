@@ -1,4 +1,4 @@
-"""How each kind of engine speaks: priority, cache isolation, usage, health, what it tells of itself.
+"""How each kind of engine speaks: priority, cache isolation, usage, what it tells of itself.
 
 1. A field goes only to an engine that is known to take it; `openai` is any other compatible
    server, so it gets the standard's fields and nothing else (case R37).

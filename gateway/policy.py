@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from types import MappingProxyType
 
 from gateway.errors import ApiError
 from gateway.identity import identity_of
@@ -17,8 +19,11 @@ from scheduling.core.model import (
 )
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
+Learnt = Mapping[tuple[str, str], tuple[int, float]]  # by pool and endpoint: requests, load
+NOTHING_LEARNT: Learnt = MappingProxyType({})
 
-def scheduler_config(snapshot: PolicySnapshot) -> SchedulerConfig:
+
+def scheduler_config(snapshot: PolicySnapshot, learnt: Learnt = NOTHING_LEARNT) -> SchedulerConfig:
     lanes = tuple(
         LaneConfig(lane.name, lane.rank, lane.reserved_share, lane.ceiling)
         for lane in snapshot.lanes
@@ -31,17 +36,16 @@ def scheduler_config(snapshot: PolicySnapshot) -> SchedulerConfig:
         )
         for name, tenant in snapshot.tenants.items()
     }
-    pools = {pool.model: pool_config(pool) for pool in snapshot.pools.values()}
+    pools = {pool.model: pool_config(pool, learnt) for pool in snapshot.pools.values()}
     return SchedulerConfig(lanes, pools, tenants)
 
 
-def pool_config(pool: PoolPolicy) -> PoolConfig:
-    capacity = pool.capacity
+def pool_config(pool: PoolPolicy, learnt: Learnt = NOTHING_LEARNT) -> PoolConfig:
+    given = pool.capacity.max_running, float(pool.capacity.max_running_tokens)
     endpoints = tuple(
         EndpointConfig(
             endpoint.url,
-            capacity.max_running,
-            float(capacity.max_running_tokens),
+            *learnt.get((pool.model, endpoint.url), given),
             available=not endpoint.drain,
         )
         for endpoint in pool.endpoints

@@ -132,6 +132,7 @@ class Relay:
                 shown = meter.feed(chunk)
                 if run.first_at is None and meter.first_content_seen:
                     run.first_at = time.monotonic()
+                    run.begun()
                 if meter.error is not None and not meter.tokens and not exchange.started:
                     return stream_refusal(meter.error)
                 if meter.error is not None:

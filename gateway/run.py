@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
@@ -63,6 +64,7 @@ class Run:
     finish: FinishReason = "stop"
     throttle_reason: str = ""
     settled: bool = False
+    begun: Callable[[], None] = lambda: None  # to be called when a stream's first content is here
 
     def end(self, outcome: Outcome, finish: FinishReason | None = None) -> None:
         self.outcome = outcome

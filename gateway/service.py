@@ -30,7 +30,8 @@ from gateway.estimates import Estimates
 from gateway.governor import LocalGovernor
 from gateway.policy import scheduler_config, why_drop
 from gateway.upstream.client import EngineClient
-from gateway.upstream.engines import Engines
+from gateway.upstream.engines import Engines, Heard
+from gateway.upstream.loads import LoadWatch
 from gateway.upstream.probe import EndpointProber
 from gateway.upstream.transport import EngineTransport
 from metering import learnt
@@ -106,7 +107,9 @@ class Gateway:
             settings.SECRET_KEY.encode(),
             self.prober.is_healthy,
             self.prober.failed,
+            self._heard,
         )
+        self.loads = LoadWatch(self.client, self.engines.key_header, self.scheduler)
         self.calls = Calls(
             snapshot,
             LocalGovernor(self.accounts, self.scheduler),
@@ -139,6 +142,7 @@ class Gateway:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.prober.aclose()
+        await self.loads.aclose()
         await self.client.aclose()
         if self.calls is not None:
             self.calls.counter.close()
@@ -154,11 +158,13 @@ class Gateway:
         assert self.calls is not None
         self.calls.snapshot = snapshot
         self.budget_of.note()
-        self.scheduler.configure(scheduler_config(snapshot))
+        self.loads.configure(snapshot)
+        self.scheduler.configure(scheduler_config(snapshot, self.loads.learnt))
         for name in self.engines.configure(snapshot):
             log.error("an engine's key is not in the environment", variable=name)
         self.prober.configure(
-            {p.model: [e.url for e in p.endpoints] for p in snapshot.pools.values()}
+            {p.model: [e.url for e in p.endpoints] for p in snapshot.pools.values()},
+            [(p.model, e.url) for p in snapshot.pools.values() for e in p.endpoints if e.drain],
         )
         self._drop_barred()
         for pool in snapshot.pools.values():
@@ -188,6 +194,14 @@ class Gateway:
         task = asyncio.create_task(work, name=name)
         self._tasks.append(task)
         task.add_done_callback(self._tasks.remove)
+
+    def _heard(self, pool: str, url: str, what: Heard) -> None:
+        if what == "answered":
+            self.prober.answered(pool, url)
+        elif what == "failed":
+            self.prober.faulty(pool, url)
+        else:
+            self.loads.refused((pool, url))
 
     def _endpoint_changed(self, pool: str, url: str, healthy: bool, reason: str) -> None:
         log.warning("endpoint changed", model=pool, url=url, healthy=healthy, reason=reason)
@@ -256,10 +270,11 @@ class Gateway:
         snapshot = self.calls.snapshot
         live = self.scheduler.live()
         for model, pool in live["pools"].items():
-            if model in snapshot.pools:
-                pool["tokenizer"] = self.calls.counter.state(snapshot.pools[model])
+            policy = snapshot.pools.get(model)
+            if policy is not None:
+                pool["tokenizer"] = self.calls.counter.state(policy)
             for url, endpoint in pool["endpoints"].items():
-                endpoint["simulated"] = self.engines.facts.is_simulated(model, url)
+                endpoint |= self._engine_state(model, url, policy)
         self._add_budgets(live.setdefault("tenants", {}), snapshot, at)
         return {
             "gateway": self.name,
@@ -268,6 +283,19 @@ class Gateway:
             "version": snapshot.version,
             "state": "local",
             **live,
+        }
+
+    def _engine_state(self, model: str, url: str, policy: PoolPolicy | None) -> dict[str, Any]:
+        """What an endpoint's engine told of itself, and what was seen of it."""
+        facts = self.engines.facts.of(model, url)
+        several = len({lane.engine_priority for lane in self.snapshot.lanes}) > 1
+        ignored = policy is not None and self.engines.ignores_priority(policy, url)
+        return {
+            "simulated": facts.simulated,
+            "version": facts.version,
+            "fingerprint": facts.fingerprint,
+            "priority_ignored": several and ignored,
+            **self.loads.live((model, url)),
         }
 
     def _add_budgets(self, tenants: dict[str, Any], snapshot: PolicySnapshot, at: datetime) -> None:

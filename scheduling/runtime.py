@@ -15,6 +15,7 @@ from typing import Any
 
 from scheduling.core.dispatcher import Core
 from scheduling.core.figures import live
+from scheduling.core.learning import Held
 from scheduling.core.model import DropReason, Grant, SchedulerConfig, Ticket
 from scheduling.seam import NotGranted
 
@@ -76,6 +77,10 @@ class LocalScheduler:
     def set_capacity(self, pool: str, endpoint: str, max_running: int, max_load: float) -> None:
         self._core.set_capacity(pool, endpoint, max_running, max_load)
         self._turn()
+
+    def held(self, pool: str, endpoint: str) -> Held | None:
+        """See `Core.held`."""
+        return self._core.held(pool, endpoint)
 
     def retry_elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         grant = self._core.retry_elsewhere(request_id, avoid)

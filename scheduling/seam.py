@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from scheduling.core.learning import Held
 from scheduling.core.model import DropReason, Grant, SchedulerConfig, Ticket
 
 
@@ -42,6 +43,10 @@ class Scheduler(Protocol):
     def set_capacity(self, pool: str, endpoint: str, max_running: int, max_load: float) -> None:
         """What an endpoint can take, as learnt from it. A configuration that comes later must name
         the same, or it counts again."""
+
+    def held(self, pool: str, endpoint: str) -> Held | None:
+        """What this process runs on an endpoint, and whether more waits for its pool; None where
+        there is no such endpoint."""
 
     def retry_elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         """Move a granted request to another endpoint that has room now, keeping its charge;

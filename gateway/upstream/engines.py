@@ -4,6 +4,7 @@
 2. A 429 or 503 of an engine means "full": the caller hears when to come back, and that the engine
    said so, not a limit of its own (case R13).
 3. An engine's own words reach the caller only where the request was at fault.
+4. What each answer says of its endpoint is told to whoever watches endpoints (`Heard`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable
+from typing import Literal
 
 import httpx
 
@@ -22,6 +24,7 @@ from gateway.run import Run
 from gateway.upstream.client import EngineClient
 from gateway.upstream.counting import count_tokens
 from gateway.upstream.facts import EngineFacts, read_short
+from gateway.upstream.order import OrderWatch, Pending
 from gateway.wire.headers import Asked, to_engine
 from gateway.wire.request import ParsedCall, rewrite
 from gateway.wire.routes import Route
@@ -33,6 +36,8 @@ TransportError = httpx.TransportError
 RETRY_NO_ENDPOINT_S = 5.0  # about one round of health checks
 FULL = (429, 503)
 NOT_THERE = (404, 405, 501)
+STATUS_OF = {"overloaded_error": 503, "rate_limit_error": 429, "invalid_request_error": 400}
+Heard = Literal["answered", "failed", "full"]  # `failed`: 5xx, or it broke off before it answered
 FROM_ENGINE = (b"x-fairlane-source", b"engine")
 
 
@@ -47,9 +52,12 @@ class Engines:
         salt_key: bytes,
         is_healthy: Callable[[str, str], bool],
         unreachable: Callable[[str, str], None],
+        heard: Callable[[str, str, Heard], None] = lambda pool, url, what: None,
     ) -> None:
         self.client = client
         self.facts = EngineFacts(client)
+        self.order = OrderWatch()
+        self._heard = heard
         self._is_healthy = is_healthy
         self._unreachable = unreachable
         self._salt_key = salt_key
@@ -85,13 +93,23 @@ class Engines:
         return salt
 
     async def learn(self, pool: PoolPolicy) -> None:
-        await self.facts.learn(pool, self._key_header(pool))
+        for endpoint in pool.endpoints:
+            self.order.forget((pool.model, endpoint.url))
+        await self.facts.learn(pool, self.key_header(pool))
+
+    def ignores_priority(self, pool: PoolPolicy, url: str) -> bool:
+        """Whether the endpoint is known to serve waiting requests whatever their priority."""
+        dialect = DIALECTS[pool.engine]
+        if dialect.ignores_priority:
+            return True
+        told = self.facts.of(pool.model, url).by_priority
+        return not told if told is not None else self.order.ignored((pool.model, url))
 
     async def count(self, pool: PoolPolicy, call: ParsedCall, patience_s: float) -> int | str:
         """Prompt tokens as an engine of the pool counts them; or why they are not known."""
         for endpoint in pool.endpoints:
             if not endpoint.drain and self._is_healthy(pool.model, endpoint.url):
-                key = self._key_header(pool)
+                key = self.key_header(pool)
                 return await count_tokens(self.client, endpoint.url, key, pool, call, patience_s)
         return "no engine is in service"
 
@@ -127,8 +145,10 @@ class Engines:
             tenant=run.plan.hold.tenant,
             lane=run.place.lane.name,
         )
-        headers = to_engine(asked, run.request_id, [*policy_headers, *self._key_header(pool)])
+        headers = to_engine(asked, run.request_id, [*policy_headers, *self.key_header(pool)])
         connect_s, first_byte_s = self._patience(run, call)
+        if call.stream and dialect.priority != "none":
+            self._watch_order(run)
         try:
             response = await self.client.send(
                 "POST",
@@ -139,15 +159,39 @@ class Engines:
                 first_byte_s=first_byte_s,
             )
         except TransportError as error:
-            cut_short = connect_s < pool.timeouts.connect
-            if isinstance(error, httpx.ConnectError) or (
-                isinstance(error, httpx.ConnectTimeout) and not cut_short
-            ):
-                self._unreachable(pool.model, run.endpoint)
+            self._broke(run, error, cut_short=connect_s < pool.timeouts.connect)
             raise failure(error) from error
+        self._heard(pool.model, run.endpoint, heard(response.status_code))
         if response.status_code == 200:
             return response
         raise await self._refusal(response, dialect, connect_s, call.route)
+
+    def _watch_order(self, run: Run) -> None:
+        """A whole answer comes at its end, which says nothing of the order."""
+        assert run.plan is not None
+        assert run.place is not None
+        clock, endpoint = asyncio.get_running_loop().time, run.endpoint
+        stream = Pending(
+            priority=run.place.lane.engine_priority,
+            asked_at=clock(),
+            prompt_tokens=run.plan.estimate.prompt_tokens,
+            is_over=lambda: run.settled or run.endpoint != endpoint,
+        )
+        key = run.plan.pool.model, endpoint
+        self.order.ask(key, stream)
+        run.begun = lambda: self.order.begin(key, stream, clock())
+
+    def _broke(self, run: Run, error: TransportError, *, cut_short: bool) -> None:
+        """What a failed connection says of the endpoint; one that was only given little time, or
+        that is slow, says nothing."""
+        assert run.plan is not None
+        model = run.plan.pool.model
+        if isinstance(error, httpx.ConnectError) or (
+            isinstance(error, httpx.ConnectTimeout) and not cut_short
+        ):
+            self._unreachable(model, run.endpoint)
+        elif not isinstance(error, httpx.TimeoutException):
+            self._heard(model, run.endpoint, "failed")
 
     def _patience(self, run: Run, call: ParsedCall) -> tuple[float, float]:
         """For the connection, and for the answer's first byte: within the time of the whole call,
@@ -161,7 +205,7 @@ class Engines:
         run.first_by = now + limits.first_token if call.stream else run.deadline
         return min(limits.connect, left), min(run.first_by - now, left)
 
-    def _key_header(self, pool: PoolPolicy) -> list[tuple[bytes, bytes]]:
+    def key_header(self, pool: PoolPolicy) -> list[tuple[bytes, bytes]]:
         value = self._authorization.get(pool.model)
         return [] if value is None else [(b"authorization", value)]
 
@@ -175,6 +219,13 @@ class Engines:
         if response.status_code in NOT_THERE and not (said and "model" in said.message.lower()):
             return missing(route, response.status_code)
         return refusal(response.status_code, said, response.headers.get("retry-after"))
+
+
+def heard(status: int) -> Heard:
+    """501 is an engine that lacks an endpoint, not one that failed."""
+    if status in FULL:
+        return "full"
+    return "failed" if status >= 500 and status not in NOT_THERE else "answered"
 
 
 def missing(route: Route, status: int) -> ApiError:
@@ -208,8 +259,9 @@ def refusal(status: int, said: EngineError | None, retry_after: str | None) -> A
 
 
 def stream_refusal(said: EngineError) -> ApiError:
-    """A stream that began with an error: its code is what the status would have been."""
-    code = int(said.code) if said.code.isdigit() else 500
+    """A stream that began with an error: its code, else its type, is what the status would have
+    been."""
+    code = int(said.code) if said.code.isdigit() else STATUS_OF.get(said.type, 500)
     return refusal(code if 400 <= code <= 599 else 500, said, None)
 
 

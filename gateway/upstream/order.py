@@ -1,7 +1,7 @@
 """Whether an engine serves waiting requests by their priority: seen from how streams begin.
 
-vLLM takes a priority under `--scheduling-policy fcfs` too and ignores it without a word (engines.md,
-fact 2), so nothing that it answers tells; only the order in which it begins does.
+vLLM takes a priority under `--scheduling-policy fcfs` too and ignores it without a word
+(engines.md, fact 2), so nothing that it answers tells; only the order in which it begins does.
 
 1. Of two streams at one endpoint, the more urgent one asked later: begun first, it overtook, which
    only an engine does that looks at priorities.
@@ -14,6 +14,7 @@ fact 2), so nothing that it answers tells; only the order in which it begins doe
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 PATIENCE_S = 1.0
@@ -21,7 +22,7 @@ ENOUGH = 8
 RARE = 4  # overtakings are rare where they are fewer than a fourth
 MOST = 256  # beginnings remembered of each kind: then both count half
 LONG_PROMPT = 2048  # tokens
-MOST_PENDING = 512
+MOST_PENDING = 128
 
 Key = tuple[str, str]  # pool, endpoint URL
 
@@ -30,10 +31,10 @@ Key = tuple[str, str]  # pool, endpoint URL
 class Pending:
     """A stream that was asked for and has not begun. `priority`: the lane's, lower first."""
 
-    key: Key
     priority: int
     asked_at: float
     prompt_tokens: int
+    is_over: Callable[[], bool] = lambda: False  # it will not begin any more
 
 
 @dataclass(slots=True)
@@ -47,21 +48,17 @@ class OrderWatch:
     def __init__(self) -> None:
         self._seen: dict[Key, _Seen] = {}
 
-    def ask(self, key: Key, priority: int, prompt_tokens: int, now: float) -> Pending:
-        stream = Pending(key, priority, now, prompt_tokens)
+    def ask(self, key: Key, stream: Pending) -> None:
         seen = self._seen.setdefault(key, _Seen())
+        if len(seen.pending) >= MOST_PENDING:
+            seen.pending = {each: None for each in seen.pending if not each.is_over()}
         if len(seen.pending) < MOST_PENDING:
             seen.pending[stream] = None
-        return stream
 
-    def leave(self, stream: Pending) -> None:
-        """It will not begin, or has begun."""
-        self._seen[stream.key].pending.pop(stream, None)
-
-    def begin(self, stream: Pending, now: float) -> None:
-        seen = self._seen[stream.key]
+    def begin(self, key: Key, stream: Pending, now: float) -> None:
+        seen = self._seen.setdefault(key, _Seen())
         seen.pending.pop(stream, None)
-        others = seen.pending
+        others = seen.pending = {each: None for each in seen.pending if not each.is_over()}
         if any(o.priority > stream.priority and o.asked_at < stream.asked_at for o in others):
             seen.overtook += 1
         elif stream.prompt_tokens <= LONG_PROMPT and any(
@@ -79,7 +76,5 @@ class OrderWatch:
         return seen.overtook * RARE < seen.passed_over
 
     def forget(self, key: Key) -> None:
-        """It may be another engine now; requests that are under way are still its own."""
-        seen = self._seen.get(key)
-        if seen is not None:
-            seen.overtook = seen.passed_over = 0
+        """It may be another engine now, or one that was started in another way."""
+        self._seen.pop(key, None)

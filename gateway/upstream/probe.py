@@ -3,9 +3,13 @@
 1. An endpoint is taken for healthy until it is known not to be; only changes are reported.
 2. It leaves after `FAILURES` failed checks in a row, or at once when a request could not connect.
    It comes back by the first check that succeeds.
-3. Checks are jittered, so that endpoints and replicas do not fall into step; of an endpoint that
+3. One that passes its checks and fails requests (`FAULTS` in a row) is left too, for `EJECT_S`,
+   twice as long each time that it fails again at once, `EJECT_MOST_S` at most: it fails quickly, so
+   that it would be the emptiest and get them all. The last endpoint of a pool is never left for
+   that: the requests may be at fault.
+4. Checks are jittered, so that endpoints and replicas do not fall into step; of an endpoint that
    failed they come soon, then ever later, up to the interval.
-4. `/health` decides where an engine has it; elsewhere any answer of `/models` that is not a server
+5. `/health` decides where an engine has it; elsewhere any answer of `/models` that is not a server
    error will do (an engine that asks for a key is alive).
 """
 
@@ -15,6 +19,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterable, Mapping
+from math import inf
 
 import httpx
 
@@ -26,6 +31,8 @@ OnChange = Callable[[str, str, bool, str], None]
 Key = tuple[str, str]  # pool, endpoint URL
 
 FAILURES = 2
+FAULTS = 5
+EJECT_S, EJECT_MOST_S = 5.0, 60.0
 FIRST_RETRY_S = 0.5
 JITTER = 0.2
 
@@ -40,25 +47,50 @@ class EndpointProber:
         *,
         interval_s: float = 5.0,
         timeout_s: float = 3.0,
+        eject_s: float = EJECT_S,
     ) -> None:
         self._on_change = on_change
         self._interval_s = interval_s
+        self._eject_s = eject_s
+        self._draining: frozenset[Key] = frozenset()
         self._check = _Check(client, timeout_s)
         self._watches: dict[Key, _Watch] = {}
 
-    def configure(self, pools: Mapping[str, Iterable[str]]) -> None:
-        """Watch exactly these; what is watched already keeps its state."""
+    def configure(self, pools: Mapping[str, Iterable[str]], draining: Iterable[Key] = ()) -> None:
+        """Watch exactly these; what is watched already keeps its state. `draining` ones are
+        watched, and nothing is sent to them."""
+        self._draining = frozenset(draining)
         wanted = {(pool, url) for pool, urls in pools.items() for url in urls}
         for key in self._watches.keys() - wanted:
             self._watches.pop(key).stop()
         for key in wanted - self._watches.keys():
-            self._watches[key] = _Watch(key, self._check, self._interval_s, self._on_change)
+            self._watches[key] = _Watch(
+                key, self._check, self._interval_s, self._eject_s, self._on_change
+            )
 
     def failed(self, pool: str, url: str, reason: str = "a request could not connect") -> None:
         """A request met a dead endpoint: out with it now, and look again soon."""
         watch = self._watches.get((pool, url))
         if watch is not None:
             watch.condemn(reason)
+
+    def answered(self, pool: str, url: str) -> None:
+        watch = self._watches.get((pool, url))
+        if watch is not None:
+            watch.faults = watch.ejections = 0
+
+    def faulty(self, pool: str, url: str) -> None:
+        """A request failed there, though the endpoint could be connected to."""
+        watch = self._watches.get((pool, url))
+        if watch is None:
+            return
+        watch.faults += 1
+        if watch.faults >= FAULTS and any(
+            other.is_healthy
+            for key, other in self._watches.items()
+            if key[0] == pool and other is not watch and key not in self._draining
+        ):
+            watch.eject()
 
     def is_healthy(self, pool: str, url: str) -> bool:
         watch = self._watches.get((pool, url))
@@ -72,8 +104,19 @@ class EndpointProber:
 
 
 class _Watch:
-    def __init__(self, key: Key, check: _Check, interval_s: float, on_change: OnChange) -> None:
+    def __init__(
+        self,
+        key: Key,
+        check: _Check,
+        interval_s: float,
+        eject_s: float,
+        on_change: OnChange,
+    ) -> None:
         self.is_healthy = True
+        self.faults = 0  # requests that failed in a row
+        self.ejections = 0  # in a row, no request answered in between
+        self._ejected_until = -inf
+        self._eject_s = eject_s
         self._key = key
         self._check = check
         self._interval_s = interval_s
@@ -91,6 +134,16 @@ class _Watch:
         self._turn(False, reason)
         self._soon.set()
 
+    def eject(self) -> None:
+        """Out for a while, whatever its checks say. When it is back it has one request to show."""
+        if not self.is_healthy:
+            return
+        pause_s = min(EJECT_MOST_S, self._eject_s * 2.0 ** min(self.ejections, 16))
+        self.ejections += 1
+        self._ejected_until = asyncio.get_running_loop().time() + pause_s
+        self.faults = FAULTS - 1
+        self._turn(False, f"{FAULTS} requests in a row failed there")
+
     async def _watch(self) -> None:
         while True:
             self._soon.clear()
@@ -100,6 +153,8 @@ class _Watch:
     def _judge(self, reason: str | None) -> None:
         if reason is None:
             self._misses = 0
+            if asyncio.get_running_loop().time() < self._ejected_until:
+                return
             self._turn(True, "its check succeeded")
             return
         self._misses += 1

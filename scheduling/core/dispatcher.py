@@ -17,6 +17,7 @@ live gateway and the simulator drive this same class. Source: docs/scheduling.md
 from __future__ import annotations
 
 from scheduling.core.accounts import Account
+from scheduling.core.learning import Held
 from scheduling.core.model import (
     Dropped,
     DropReason,
@@ -89,6 +90,14 @@ class Core:
         found = self.pools.get(pool)
         if found is not None and found.set_capacity(endpoint, max_running, max_load):
             self._changed[found] = None
+
+    def held(self, pool: str, endpoint: str) -> Held | None:
+        """What runs on an endpoint, and whether more waits for its pool."""
+        found = self.pools.get(pool)
+        end = found.endpoints.all.get(endpoint) if found is not None else None
+        if found is None or end is None:
+            return None
+        return Held(end.running, end.load, wanted=found.queued > 0)
 
     # --- a request's life -------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from gateway.upstream.client import EngineClient
-from gateway.upstream.probe import EndpointProber
+from gateway.upstream.probe import FAULTS, EndpointProber
 
 ALICE, BOB = "http://alice:9101/v1", "http://bob:9102/v1"
 Event = tuple[str, str, bool, str]
@@ -187,3 +187,65 @@ async def test_closed_it_leaves_no_task(engines: Engines) -> None:
     assert len(asyncio.all_tasks() - before) == 2
     await prober.aclose()
     assert asyncio.all_tasks() == before
+
+
+@pytest.fixture
+async def strict(engines: Engines) -> AsyncIterator[EndpointProber]:
+    """Of one that fails requests it stays away for long."""
+    client = EngineClient(httpx.MockTransport(engines.answer))
+    prober = EndpointProber(engines.heard, client, interval_s=0.005, timeout_s=5, eject_s=60)
+    yield prober
+    await prober.aclose()
+
+
+def fail(prober: EndpointProber, url: str, times: int) -> None:
+    for _ in range(times):
+        prober.faulty("chat", url)
+
+
+async def test_one_that_passes_its_checks_and_fails_requests_is_left(
+    strict: EndpointProber, engines: Engines
+) -> None:
+    strict.configure({"chat": [ALICE, BOB]})
+    fail(strict, ALICE, FAULTS - 1)
+    strict.answered("chat", ALICE)
+    fail(strict, ALICE, FAULTS - 1)
+    assert strict.is_healthy("chat", ALICE)
+    fail(strict, ALICE, 1)
+    assert await engines.next_event() == ("chat", ALICE, False, "5 requests in a row failed there")
+    await engines.checked(6)
+    assert not strict.is_healthy("chat", ALICE), "whatever its checks say"
+
+
+async def test_it_comes_back_and_has_one_request_to_show_for_itself(
+    engines: Engines,
+) -> None:
+    client = EngineClient(httpx.MockTransport(engines.answer))
+    prober = EndpointProber(engines.heard, client, interval_s=0.005, timeout_s=5, eject_s=0.001)
+    prober.configure({"chat": [ALICE, BOB]})
+    fail(prober, ALICE, FAULTS)
+    assert (await engines.next_event())[2] is False
+    assert await engines.next_event() == ("chat", ALICE, True, "its check succeeded")
+    fail(prober, ALICE, 1)
+    assert (await engines.next_event())[2] is False
+    assert (await engines.next_event())[2] is True
+    prober.answered("chat", ALICE)
+    fail(prober, ALICE, FAULTS - 1)
+    assert prober.is_healthy("chat", ALICE)
+    await prober.aclose()
+
+
+async def test_the_last_endpoint_in_service_is_not_left_for_failed_requests(
+    strict: EndpointProber,
+) -> None:
+    strict.configure({"chat": [ALICE]})
+    fail(strict, ALICE, 3 * FAULTS)
+    assert strict.is_healthy("chat", ALICE)
+    strict.configure({"chat": [ALICE, BOB]}, draining=[("chat", BOB)])
+    fail(strict, ALICE, 3 * FAULTS)
+    assert strict.is_healthy("chat", ALICE), "nothing is sent to Bob's"
+    strict.configure({"chat": [ALICE, BOB]})
+    fail(strict, BOB, FAULTS)
+    fail(strict, ALICE, 1)
+    assert strict.is_healthy("chat", ALICE)
+    assert not strict.is_healthy("chat", BOB)
