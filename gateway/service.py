@@ -100,7 +100,7 @@ class Gateway:
 
     def _assemble(self, snapshot: PolicySnapshot) -> None:
         self.scheduler = LocalScheduler(scheduler_config(snapshot))
-        self.client = EngineClient(EngineTransport())
+        self.client = EngineClient(EngineTransport(allowed=settings.FAIRLANE_LINK_LOCAL_ENGINES))
         self.prober = EndpointProber(self._endpoint_changed, self.client)
         self.engines = Engines(
             self.client,

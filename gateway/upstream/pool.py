@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import httpx
 
+from gateway.upstream.addresses import Addresses
 from gateway.upstream.alarm import Alarm
 from gateway.upstream.connection import Connection
 from gateway.upstream.exchange import Timeouts
@@ -37,7 +38,14 @@ class Limits(NamedTuple):
 
 
 class Pool:
-    def __init__(self, origin: Origin, limits: Limits, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self,
+        origin: Origin,
+        limits: Limits,
+        tls: ssl.SSLContext | None,
+        addresses: Addresses,
+    ) -> None:
+        self._addresses = addresses
         self._origin = origin
         self._limits = limits
         self._tls = tls
@@ -122,12 +130,9 @@ class Pool:
         if self._is_closed:
             raise httpx.ConnectError("the transport was closed")
         _, host, port = self._origin
-        factory = partial(Connection, self._loop, self)
         try:
             async with asyncio.timeout(timeout_s):
-                _, connection = await self._loop.create_connection(
-                    factory, host, port, ssl=self._tls
-                )
+                connection = await self._connect(host, port)
         except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection to {host}:{port} in time") from error
         except (OSError, UnicodeError) as error:
@@ -136,6 +141,23 @@ class Pool:
             connection.abort()
             raise httpx.ConnectError("the transport was closed")
         return connection
+
+    async def _connect(self, host: str, port: int) -> Connection:
+        """To the first of the name's addresses that takes it."""
+        factory = partial(Connection, self._loop, self)
+        name = host if self._tls is not None else None
+        failed: OSError | None = None
+        for address in await self._addresses.of(host, port):
+            try:
+                _, connection = await self._loop.create_connection(
+                    factory, address, port, ssl=self._tls, server_hostname=name
+                )
+            except OSError as error:
+                failed = error
+            else:
+                return connection
+        assert failed is not None
+        raise failed
 
     def _expire(self) -> None:
         """Idle connections lie in the order in which they were freed."""

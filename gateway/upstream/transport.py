@@ -9,10 +9,12 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterable
 
 import httpx
 
 from gateway.upstream import request as requests
+from gateway.upstream.addresses import Addresses
 from gateway.upstream.exchange import Exchange, Timeouts
 from gateway.upstream.pool import Limits, Origin, Pool
 
@@ -21,14 +23,21 @@ EXTENSIONS = {"http_version": b"HTTP/1.1"}
 
 
 class EngineTransport(httpx.AsyncBaseTransport):
-    """`tls` is made from the system's certificates when it is not given.
+    """`tls` is made from the system's certificates when it is not given; `allowed` are networks
+    that are refused otherwise (`addresses`).
 
     `handle_async_request` raises httpx's own exceptions, and reads httpx's own `timeout`
     extension: `connect`, `pool`, `write` (the whole request), `read` (the whole head, then each
     wait for more of the body).
     """
 
-    def __init__(self, limits: Limits | None = None, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        tls: ssl.SSLContext | None = None,
+        allowed: Iterable[str] = (),
+    ) -> None:
+        self._addresses = Addresses(allowed)
         self._limits = limits or Limits()
         self._tls = tls
         self._pools: dict[Origin, Pool] = {}
@@ -81,4 +90,5 @@ class EngineTransport(httpx.AsyncBaseTransport):
             raise httpx.UnsupportedProtocol(f"cannot reach {origin.scheme}://{origin.host}")
         if origin.scheme == "https" and self._tls is None:
             self._tls = ssl.create_default_context()
-        return Pool(origin, self._limits, self._tls if origin.scheme == "https" else None)
+        tls = self._tls if origin.scheme == "https" else None
+        return Pool(origin, self._limits, tls, self._addresses)
