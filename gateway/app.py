@@ -119,6 +119,7 @@ class GatewayApp:
 
     async def _metrics(self, exchange: Exchange) -> None:
         content_type = (b"content-type", CONTENT_TYPE_LATEST.encode())
+        self._gateway.measure()
         await exchange.respond(200, [content_type], metrics.exposition())
 
 

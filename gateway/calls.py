@@ -323,6 +323,8 @@ def count(record: UsageRecord, run: Run) -> None:
     if run.plan is None:
         model = "unknown"  # a caller's own text is no label
     metrics.ended(tenant, model, lane, run.outcome.value).inc()
+    if record.throttle_reason:
+        metrics.refused(tenant, record.throttle_reason).inc()
     if run.place is None:
         return
     prompt, cached, completion = metrics.token_counters(tenant, model)

@@ -52,6 +52,12 @@ ttft_seconds = Histogram(
     buckets=SECONDS,
     registry=registry,
 )
+refusals = Counter(
+    "fairlane_refusals",
+    "Requests that a limit refused, by the limit; `budget:NAME` is a budget.",
+    ["tenant", "reason"],
+    registry=registry,
+)
 unknown_keys = Counter(
     "fairlane_refused_keys", "Requests refused at the key check.", registry=registry
 )
@@ -76,6 +82,32 @@ endpoint_up = Gauge(
     registry=registry,
 )
 
+# Of this moment: filled in when they are asked for, by `gateway.gauges`.
+
+
+def gauge(name: str, told: str, *labels: str) -> Gauge:
+    return Gauge(f"fairlane_{name}", told, labels, registry=registry)
+
+
+endpoint_running = gauge("endpoint_running", "Requests running there.", "model", "url")
+endpoint_max_running = gauge("endpoint_max_running", "That may run there at once.", "model", "url")
+endpoint_load = gauge("endpoint_load_tokens", "Tokens of what runs there.", "model", "url")
+endpoint_max_load = gauge("endpoint_max_load_tokens", "That may be there.", "model", "url")
+lane_running = gauge("lane_running", "Requests of the lane that run.", "model", "lane")
+lane_queued = gauge("lane_queued", "Requests of the lane that wait.", "model", "lane")
+lane_oldest = gauge("lane_oldest_wait_seconds", "Of who waits longest.", "model", "lane")
+lane_reserved = gauge("lane_reserved_share", "What policy reserves, 0..1.", "lane")
+tenant_running = gauge("tenant_running", "Its requests that run.", "tenant")
+tenant_queued = gauge("tenant_queued", "Its requests that wait.", "tenant")
+debt = gauge("fairness_debt_units", "Above zero: is owed service.", "tenant", "model", "lane")
+bound = gauge("fairness_bound_units", "That no debt of a backlogged tenant passes.", "model")
+budget_used = gauge("budget_used_ratio", "Used and held, of the limit, 0..1.", "tenant", "budget")
+ledger_behind = gauge("ledger_behind_bytes", "Of the journal that wait for the database.")
+ledger_failing = gauge("ledger_failing_seconds", "For how long the database takes nothing.")
+ledger_differences = gauge("ledger_differences", "Counters that differ from the ledger.")
+journal_unwritten = gauge("journal_unwritten_bytes", "That the disk does not take.")
+
+OTHER = "other"
 _tenants: set[str] = set()
 
 
@@ -83,7 +115,7 @@ def tenant_label(name: str) -> str:
     if name in _tenants:
         return name
     if len(_tenants) >= MAX_TENANTS:
-        return "other"
+        return OTHER
     _tenants.add(name)
     return name
 
@@ -92,6 +124,14 @@ def tenant_label(name: str) -> str:
 def ended(tenant: str, model: str, lane: str, outcome: str) -> Counter:
     """A child per label set, looked up once: `labels()` costs more than the increment."""
     return requests.labels(tenant_label(tenant), model, lane, outcome)
+
+
+@lru_cache(maxsize=4096)
+def refused(tenant: str, reason: str) -> Counter:
+    """`reason` as in a usage record: a limit, or the account of a budget."""
+    _, colon, account = reason.partition(":")
+    label = f"budget:{account.rpartition('/')[2]}" if colon else reason
+    return refusals.labels(tenant_label(tenant), label)
 
 
 @lru_cache(maxsize=4096)

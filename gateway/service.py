@@ -24,7 +24,7 @@ import structlog
 from django.conf import settings
 from django.db import close_old_connections, connections
 
-from gateway import alerting, metrics
+from gateway import alerting, gauges, metrics
 from gateway.calls import Calls
 from gateway.estimates import Estimates
 from gateway.governor import LocalGovernor
@@ -284,6 +284,13 @@ class Gateway:
             "state": "local",
             **live,
         }
+
+    def measure(self) -> None:
+        """Fill in the gauges of this moment, for who reads the metrics."""
+        if self.ready:
+            gauges.show_live(self.live(datetime.now(UTC)))
+            gauges.show_policy(self.snapshot)
+            gauges.show_ledger(self.writer, self.journal)
 
     def _engine_state(self, model: str, url: str, policy: PoolPolicy | None) -> dict[str, Any]:
         """What an endpoint's engine told of itself, and what was seen of it."""

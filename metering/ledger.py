@@ -23,7 +23,7 @@ from django.db import DataError, Error, IntegrityError, connections
 from metering import store
 from metering.core.cut import Cut
 from metering.core.record import UsageRecord
-from metering.journal import Journal, claim, folders
+from metering.journal import Journal, claim, file_name, folders
 from metering.journal_reader import Ended, JournalReader, set_aside
 from metering.live_check import compare
 from metering.restore import budget_index, load_accounts
@@ -189,6 +189,7 @@ class LedgerWriter:
         self._stopping = False
         self._synced_at = time.monotonic()
         self._failing_since: float | None = None
+        self.differences = 0  # of the last cut that was compared
         self._thread = threading.Thread(target=self._run, name="ledger", daemon=True)
 
     def start(self) -> None:
@@ -199,6 +200,14 @@ class LedgerWriter:
         """For how long the database has been away; 0 when it is there."""
         since = self._failing_since
         return 0.0 if since is None else time.monotonic() - since
+
+    @property
+    def behind_bytes(self) -> int:
+        """Of the journal, that are not in the database yet."""
+        number, size = self._journal.position()
+        done, offset = self._reader.committed
+        earlier = (self._journal.folder / file_name(n) for n in range(done, number))
+        return sum(path.stat().st_size for path in earlier if path.exists()) + size - offset
 
     def flush(self, timeout: float) -> bool:
         """Wait until all that has ended by now is in the database; False: not within `timeout`
@@ -248,7 +257,7 @@ class LedgerWriter:
     def _check(self, cut: Cut) -> None:
         """A check that fails takes nothing from the records; the next cut comes soon."""
         try:
-            compare(cut, self._reader.open_requests)
+            self.differences = len(compare(cut, self._reader.open_requests))
         except Error as error:
             log.error("ledger_check_failed", error=str(error))
 

@@ -130,9 +130,9 @@ def no_waiting(hold: Hold, rates: RateState) -> Refused:
 
 
 def each(period: str) -> str:
-    """ "a day", "in 90 days"."""
+    """ "an hour", "a day", "in 90 days"."""
     days = days_of(period)
-    return f"in {days} days" if days else f"a {period}"
+    return f"in {days} days" if days else f"{'an' if period == 'hour' else 'a'} {period}"
 
 
 def next_one(period: str) -> str:

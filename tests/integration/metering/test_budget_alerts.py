@@ -41,7 +41,7 @@ def test_it_is_told_once_and_stands_until_the_window_ends() -> None:
     told.used_up((HOURLY, DAILY), (HOURLY.account,))
     [alert] = step(told)
     assert (alert.kind, alert.subject) == ("budget_used_up", HOURLY.account)
-    assert "100 units a hour" in alert.message
+    assert "100 units an hour" in alert.message
     assert len(step(told, at=AT + timedelta(minutes=59))) == 1
     assert step(told, at=AT + timedelta(hours=1)) == []
     told.used_up((HOURLY,), (HOURLY.account,))

@@ -27,6 +27,8 @@ class Service:
 
     def drain(self) -> None: ...
 
+    def measure(self) -> None: ...
+
 
 class Answer:
     def __init__(self, messages: list[Any]) -> None:

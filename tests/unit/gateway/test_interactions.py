@@ -113,7 +113,7 @@ async def test_a_used_up_budget_that_alerts_lets_in_and_tells() -> None:
     assert [c.headers["x-fairlane-lane"] for c in (first, second)] == ["standard", "standard"]
     [(account, message)] = world.calls.alerts.take().items()
     assert account == "tenant:alice/hourly"
-    assert "10 units a hour" in message
+    assert "10 units an hour" in message
     assert world.calls.alerts.take() == {}
 
 

@@ -1,0 +1,83 @@
+"""The gauges of this moment, filled in from live state when somebody reads /metrics.
+
+Each is cleared first: what has gone from policy or queue goes from the metrics too. Tenants past
+the bound of labels have no gauge: a sum of strangers' debts would say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway import metrics
+from metering.journal import Journal
+from metering.ledger import LedgerWriter
+from tenants.core.snapshot import PolicySnapshot
+
+CLEARED = (
+    metrics.endpoint_running,
+    metrics.endpoint_max_running,
+    metrics.endpoint_load,
+    metrics.endpoint_max_load,
+    metrics.lane_running,
+    metrics.lane_queued,
+    metrics.lane_oldest,
+    metrics.lane_reserved,
+    metrics.tenant_running,
+    metrics.tenant_queued,
+    metrics.debt,
+    metrics.bound,
+    metrics.budget_used,
+)
+
+
+def show_live(state: Mapping[str, Any]) -> None:
+    """`state` is in the shape of docs/architecture.md, "Live state"."""
+    for each in CLEARED:
+        each.clear()
+    for model, pool in state["pools"].items():
+        metrics.bound.labels(model).set(pool["bound_units"])
+        for url, endpoint in pool["endpoints"].items():
+            _endpoint(model, url, endpoint)
+        for name, lane in pool["lanes"].items():
+            _lane(model, name, lane)
+    for name, tenant in state["tenants"].items():
+        if (label := metrics.tenant_label(name)) != metrics.OTHER:
+            _tenant(label, tenant)
+
+
+def _endpoint(model: str, url: str, endpoint: Mapping[str, Any]) -> None:
+    metrics.endpoint_running.labels(model, url).set(endpoint["running"])
+    metrics.endpoint_max_running.labels(model, url).set(endpoint["max_running"])
+    metrics.endpoint_load.labels(model, url).set(endpoint["load"])
+    metrics.endpoint_max_load.labels(model, url).set(endpoint["max_load"])
+
+
+def _lane(model: str, name: str, lane: Mapping[str, Any]) -> None:
+    metrics.lane_running.labels(model, name).set(lane["running"])
+    metrics.lane_queued.labels(model, name).set(lane["queued"])
+    metrics.lane_oldest.labels(model, name).set(lane["oldest_wait_s"])
+    for tenant, share in lane["tenants"].items():
+        if (label := metrics.tenant_label(tenant)) != metrics.OTHER:
+            metrics.debt.labels(label, model, name).set(share["debt"])
+
+
+def _tenant(label: str, tenant: Mapping[str, Any]) -> None:
+    metrics.tenant_running.labels(label).set(tenant["running"])
+    metrics.tenant_queued.labels(label).set(tenant["queued"])
+    for budget in tenant.get("budgets", ()):
+        limit, left = budget["limit"], budget["remaining"]
+        used = 1.0 - left / limit if limit else 1.0
+        metrics.budget_used.labels(label, budget["name"]).set(used)
+
+
+def show_policy(snapshot: PolicySnapshot) -> None:
+    for lane in snapshot.lanes:
+        metrics.lane_reserved.labels(lane.name).set(lane.reserved_share)
+
+
+def show_ledger(writer: LedgerWriter, journal: Journal) -> None:
+    metrics.ledger_behind.set(writer.behind_bytes)
+    metrics.ledger_failing.set(writer.failing_s)
+    metrics.ledger_differences.set(writer.differences)
+    metrics.journal_unwritten.set(journal.unwritten_bytes)
