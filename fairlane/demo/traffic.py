@@ -1,7 +1,8 @@
 """Mixed traffic of several tenants, so that the dashboards have something to show.
 
-Five shapes, as shared engines see them: short chat, long context, long generation, an agent's
-chain of calls, and a noisy neighbour that begins when a third of the time is over.
+Shapes as shared engines see them: short chat, long context, long generation, an agent's chain of
+calls, a batch, bursts past a limit, and a noisy neighbour that begins when a third of the time is
+over.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from dataclasses import dataclass
 import httpx
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "in", "heavy", "rain"]
+CORPUS_WORDS = 20_000
+POLITE_S = (1.0, 5.0)  # how long who was refused waits, whatever retry-after says
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,15 +29,19 @@ class Shape:
     prompt_tokens: tuple[int, int]
     output_tokens: tuple[int, int]
     pause_s: tuple[float, float]
-    calls: int = 1  # of one interaction
+    same_tokens: int = 200  # in front of each of its prompts, so that the engine's cache has them
+    calls: int = 1  # of one interaction, each with what was said before
+    at_once: int = 1
     stream: bool = True
 
 
 CHAT = Shape("short chat", (20, 120), (20, 120), (0.5, 3.0))
-CONTEXT = Shape("long context", (2000, 8000), (30, 150), (1.0, 4.0))
+CONTEXT = Shape("long context", (20, 100), (30, 150), (1.0, 4.0), same_tokens=6000)
 WRITING = Shape("long generation", (50, 200), (300, 900), (0.5, 2.0))
-AGENT = Shape("agent", (300, 1500), (20, 80), (1.0, 3.0), calls=6, stream=False)
+AGENT = Shape("agent", (100, 600), (20, 80), (1.0, 3.0), calls=6, stream=False)
+BATCH = Shape("batch", (1500, 3000), (20, 80), (0.5, 2.0), stream=False)
 NOISY = Shape("noisy neighbour", (1500, 5000), (200, 500), (0.0, 0.1))
+BURST = Shape("burst", (5, 15), (5, 10), (8.0, 10.0), same_tokens=0, at_once=120, stream=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +54,6 @@ class User:
     begins_at: float = 0.0
 
 
-def text_of(tokens: int, rng: random.Random) -> str:
-    return " ".join(rng.choice(WORDS) for _ in range(max(1, tokens)))
-
-
 class Traffic:
     """Runs users against a gateway for a time; `ended` counts answers by tenant and status."""
 
@@ -60,6 +63,7 @@ class Traffic:
         self._model = model
         self._seconds = seconds
         self._rng = random.Random(seed)
+        self._corpus = self._rng.choices(WORDS, k=CORPUS_WORDS)
 
     async def run(self, users: list[User], tick: Callable[[], Awaitable[None]]) -> None:
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -78,38 +82,49 @@ class Traffic:
 
     async def _live(self, client: httpx.AsyncClient, user: User) -> None:
         await asyncio.sleep(self._seconds * user.begins_at + self._rng.uniform(0, 2))
+        same = self.text(user.shape.same_tokens)
         while True:
-            interaction = uuid.uuid4().hex if user.shape.calls > 1 else None
-            for _ in range(user.shape.calls):
-                await self._call(client, user, interaction)
+            turns = (self.turn(client, user, same) for _ in range(user.shape.at_once))
+            await asyncio.gather(*turns)
             await asyncio.sleep(self._rng.uniform(*user.shape.pause_s))
 
-    async def _call(self, client: httpx.AsyncClient, user: User, interaction: str | None) -> None:
-        shape = user.shape
-        prompt = text_of(self._rng.randint(*shape.prompt_tokens), self._rng)
-        body = {
+    async def turn(self, client: httpx.AsyncClient, user: User, same: str) -> None:
+        """One call, or all of one interaction; what was refused ends it."""
+        headers = {"Authorization": f"Bearer {user.key}"}
+        if user.shape.calls > 1:
+            headers["X-Fairlane-Interaction"] = uuid.uuid4().hex
+        said = [{"role": "system", "content": same}] if same else []
+        for _ in range(user.shape.calls):
+            prompt = self.text(self._rng.randint(*user.shape.prompt_tokens))
+            said.append({"role": "user", "content": prompt})
+            status, wait_s = await self._post(client, self._body(user.shape, said), headers)
+            self.ended[user.tenant, status] += 1
+            if status != 200:
+                await asyncio.sleep(min(max(wait_s, POLITE_S[0]), POLITE_S[1]))
+                return
+
+    def _body(self, shape: Shape, said: list[dict[str, str]]) -> dict[str, object]:
+        bound = self._rng.randint(*shape.output_tokens)
+        return {
             "model": self._model,
-            "messages": [{"role": "user", "content": prompt}],
-            "max_tokens": self._rng.randint(*shape.output_tokens),
+            "messages": said,
+            "max_tokens": bound,
             "stream": shape.stream,
         }
-        headers = {"Authorization": f"Bearer {user.key}"}
-        if interaction:
-            headers["X-Fairlane-Interaction"] = interaction
-        status = await self._post(client, body, headers)
-        self.ended[user.tenant, status] += 1
-        if status != 200:
-            await asyncio.sleep(1.0)  # as a polite client would
+
+    def text(self, tokens: int) -> str:
+        start = self._rng.randrange(CORPUS_WORDS - tokens)
+        return " ".join(self._corpus[start : start + tokens])
 
     async def _post(
         self, client: httpx.AsyncClient, body: dict[str, object], headers: dict[str, str]
-    ) -> int:
-        """The status of the answer; 0 when there was none."""
+    ) -> tuple[int, float]:
+        """The status of the answer, 0 when there was none, and the seconds of its retry-after."""
         try:
             request = client.stream("POST", "/v1/chat/completions", json=body, headers=headers)
             async with request as answer:
                 async for _ in answer.aiter_raw():
                     pass
-                return answer.status_code
+                return answer.status_code, float(answer.headers.get("retry-after", 0))
         except httpx.TransportError:
-            return 0
+            return 0, 0.0

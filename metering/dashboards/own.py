@@ -14,6 +14,7 @@ from datetime import datetime
 from django.utils.timezone import localtime
 
 from metering import selectors
+from metering.core import refusals
 from metering.core.record import UsageRecord
 from metering.dashboards import budgets, live, reasons
 from metering.dashboards.budgets import Left
@@ -85,8 +86,9 @@ def of_burst(left: Left) -> Why:
 
 
 def of_sustained(left: Left) -> Why:
-    text = f"Budget {named(left)} was used up: {left.limit:,.0f} units {per(left)}"
-    if left.remaining is None or left.remaining > 0 or left.resets is None:
+    often = refusals.each(left.owned.budget.period or "")
+    text = f"Budget {named(left)} was used up: {left.limit:,.0f} units {often}"
+    if left.level != "bad" or left.resets is None:
         return Why(text, "By now there is room in it again.")
     return Why(text, f"It starts anew at {localtime(left.resets):%d %b %H:%M}. {SAVE}")
 
@@ -96,11 +98,6 @@ def named(left: Left) -> str:
     if owned.key:
         return f"{left.name} of key fl_{owned.key}"
     return f"{left.name} of {owned.application or 'the tenant'}"
-
-
-def per(left: Left) -> str:
-    period = left.owned.budget.period or ""
-    return f"each {period[:-1]} days" if period[:1].isdigit() else f"a {period}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ from metering.counting import Total
 from metering.dashboards import charts, figures, own
 from metering.dashboards.charts import Chart
 from metering.dashboards.ranges import Grid, Span
+from metering.dashboards.refusals import limit_of
 from metering.reading import Reading
 from metering.selectors import Share, shares_of
 from tenants import selectors as policy
@@ -175,7 +176,7 @@ def waits(grid: Grid, totals: Mapping[int, Total]) -> Chart:
 
 def refusals(grid: Grid, totals: Mapping[int, Total]) -> Chart:
     points = (
-        (n, reason, float(number))
+        (n, limit_of(reason), float(number))
         for n, each in totals.items()
         for reason, number in each.throttled.items()
     )

@@ -14,7 +14,18 @@ import httpx
 from asgiref.sync import sync_to_async
 from django.core.management.base import BaseCommand, CommandError
 
-from fairlane.demo.traffic import AGENT, CHAT, CONTEXT, NOISY, WRITING, Shape, Traffic, User
+from fairlane.demo.traffic import (
+    AGENT,
+    BATCH,
+    BURST,
+    CHAT,
+    CONTEXT,
+    NOISY,
+    WRITING,
+    Shape,
+    Traffic,
+    User,
+)
 from tenants.core.snapshot import PolicySnapshot, TenantPolicy
 from tenants.models import ApiKey
 from tenants.selectors import load_snapshot
@@ -24,12 +35,13 @@ KeyFor = Callable[[str, str | None], str]
 
 # How many users of which shape each tenant has, in turn; the last tenant has the noisy ones.
 MIXES: tuple[tuple[tuple[Shape, int], ...], ...] = (
-    ((CHAT, 6), (AGENT, 2)),
-    ((CONTEXT, 4), (CHAT, 2)),
+    ((CHAT, 6), (BATCH, 2)),
+    ((CONTEXT, 3), (AGENT, 3)),
     ((WRITING, 4),),
 )
 NOISY_USERS = 40
 NOISY_BEGINS_AT = 1 / 3
+BURSTS_BEGIN_AT = 1 / 2
 KEY_IN_FORCE_S = 1.5  # the gateway promises one second
 
 
@@ -37,7 +49,7 @@ class Command(BaseCommand):
     help = "Send mixed tenants' traffic to the running gateway, for the dashboards to show."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--seconds", type=float, default=120)
+        parser.add_argument("--seconds", type=float, default=180)
         port = os.environ.get("PORT", "8000")
         parser.add_argument("--url", default=f"http://127.0.0.1:{port}")
         parser.add_argument("--model", help="default: the first pool of the policy")
@@ -61,6 +73,11 @@ class Command(BaseCommand):
 
         try:
             users = users_of(tenants, key_for)
+            self.stdout.write(
+                f"  {options['seconds']:.0f} s of traffic; a noisy neighbour begins after "
+                f"{options['seconds'] * NOISY_BEGINS_AT:.0f} s. Watch it: "
+                f"{options['url']}/?range=15m"
+            )
             time.sleep(KEY_IN_FORCE_S)
             traffic = Traffic(options["url"], model, options["seconds"])
             asyncio.run(traffic.run(users, sync_to_async(lambda: self.progress(traffic))))
@@ -100,5 +117,7 @@ def users_of(tenants: list[TenantPolicy], key_for: KeyFor) -> list[User]:
         for (shape, count), application in zip_longest(mix, [*tenant.applications][: len(mix)]):
             users += [User(tenant.name, key_for(tenant.name, application), shape)] * count
     noisy = tenants[-1].name
-    users += [User(noisy, key_for(noisy, None), NOISY, NOISY_BEGINS_AT)] * NOISY_USERS
+    key = key_for(noisy, None)
+    users += [User(noisy, key, NOISY, NOISY_BEGINS_AT)] * NOISY_USERS
+    users.append(User(noisy, key, BURST, BURSTS_BEGIN_AT))
     return users

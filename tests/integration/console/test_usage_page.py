@@ -167,7 +167,7 @@ def test_another_tenants_request_is_as_if_it_were_not_there(as_: Callable[[str],
         ),
         (
             "tenant:acme/hourly",
-            "Budget hourly of the tenant was used up: 5,000,000 units a hour. "
+            "Budget hourly of the tenant was used up: 5,000,000 units an hour. "
             "By now there is room in it again.",
         ),
         ("queue_timeout", "Waited in the queue as long as its lane allows. Try again"),
