@@ -14,7 +14,7 @@ import msgspec
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from gateway import errors, metrics
-from gateway.errors import ApiError, Outcome
+from gateway.errors import ApiError, Outcome, Voice
 from gateway.exchange import Exchange, Headers, Receive, Scope, Send
 from gateway.identity import identify
 from gateway.service import Gateway
@@ -30,6 +30,11 @@ PROBES = ("/healthz", "/readyz", "/metrics")
 OURS = frozenset({"v1", "tokenize", "detokenize"})  # first parts of paths, in any case
 
 Handler = Callable[[Exchange], Awaitable[None]]
+
+
+def voice_of(path: str) -> Voice:
+    """How an error sounds to whoever asks such a path, known or not."""
+    return errors.ANTHROPIC if path.startswith(ROUTES["messages"].path) else errors.OPENAI
 
 
 def is_ours(path: str) -> bool:
@@ -77,9 +82,8 @@ class GatewayApp:
                 raise ApiError(Outcome.INVALID_REQUEST, f"There is no {path} here.")
         except ApiError as error:
             status = 404 if error.outcome is Outcome.INVALID_REQUEST else error.status
-            await exchange.respond(
-                status, [JSON, *errors.headers(error)], errors.openai_body(error)
-            )
+            headers = [JSON, *errors.headers(error)]
+            await exchange.respond(status, headers, voice_of(path).body(error, ""))
 
     async def _models(self, path: str, method: str, exchange: Exchange) -> None:
         if method not in ("GET", "HEAD"):
@@ -126,7 +130,7 @@ class GatewayApp:
 async def wrong_method(exchange: Exchange, method: str, path: str, allowed: bytes) -> None:
     error = ApiError(Outcome.INVALID_REQUEST, f"{path} takes {allowed.decode()}, not {method}.")
     headers: Headers = [JSON, (b"allow", allowed)]
-    await exchange.respond(405, headers, errors.openai_body(error))
+    await exchange.respond(405, headers, voice_of(path).body(error, ""))
 
 
 def build_gateway() -> GatewayApp:

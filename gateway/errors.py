@@ -142,7 +142,7 @@ def openai_body(error: ApiError) -> bytes:
 
 def anthropic_body(error: ApiError, request_id: str | None = None) -> bytes:
     detail = {"type": error.outcome.answer.anthropic_type, "message": error.message}
-    return _encode({"type": "error", "error": detail, "request_id": request_id})
+    return _encode({"type": "error", "error": detail, "request_id": request_id or None})
 
 
 def sse_error_event(error: ApiError) -> bytes:
@@ -161,6 +161,11 @@ class Voice:
 
 
 OPENAI = Voice(lambda error, _: openai_body(error), sse_error_event)
+ANTHROPIC = Voice(
+    anthropic_body,
+    lambda error: b"event: error\ndata: " + anthropic_body(error) + b"\n\n",
+    ids=(b"x-request-id", b"request-id"),  # the official client reads the second
+)
 
 
 def headers(error: ApiError) -> list[tuple[bytes, bytes]]:

@@ -1,7 +1,7 @@
 """What whole answers of the routes beside chat and completions say about themselves. Never raises.
 
-Their bulk (vectors, lists of token ids) is skipped, not read: an answer of megabytes holds one
-number that matters.
+The bulk of what generates nothing (vectors, lists of token ids) is skipped, not read: an answer of
+megabytes holds one number that matters.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 from gateway.dialects import Dialect
 from gateway.wire.usage import Report, Usage, count_in, decode, read_error, read_usage
 
+NOTHING_SAID = Report(None, True, {}, None)
 TOKENS_A_CHARGE = 100  # counting this many costs an engine about what reading one does
 
 
@@ -64,3 +65,28 @@ def _members(decoder: msgspec.json.Decoder[Any], data: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):  # NaN for one: JSON as engines send it
         body = decode(data)
         return body if isinstance(body, dict) else {}
+
+
+def of_messages(data: bytes, dialect: Dialect) -> Report:
+    """Of Anthropic's form."""
+    body = decode(data)
+    if not isinstance(body, dict):
+        return NOTHING_SAID
+    return Report(messages_usage(body.get("usage")), True, message_reasons(body), read_error(body))
+
+
+def messages_usage(given: Any) -> Usage | None:
+    """Anthropic's `input_tokens` are those that no cache had; a prompt is all three together."""
+    if not isinstance(given, dict):
+        return None
+    fresh, completion = count_in(given, "input_tokens"), count_in(given, "output_tokens")
+    if fresh is None or completion is None:
+        return None
+    read = count_in(given, "cache_read_input_tokens") or 0
+    written = count_in(given, "cache_creation_input_tokens") or 0
+    return Usage(fresh + read + written, read, completion)
+
+
+def message_reasons(given: Any) -> dict[int, str]:
+    reason = given.get("stop_reason") if isinstance(given, dict) else None
+    return {0: reason} if isinstance(reason, str) and reason else {}

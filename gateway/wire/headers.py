@@ -22,7 +22,12 @@ from metering.core.hold import RateState
 Header = tuple[bytes, bytes]
 
 # No accept-encoding: a compressed stream could not be metered.
-_TO_ENGINE = frozenset({b"accept", b"user-agent", b"traceparent", b"tracestate"})
+_TO_ENGINE = frozenset(
+    {
+        *(b"accept", b"user-agent", b"traceparent", b"tracestate"),
+        *(b"anthropic-version", b"anthropic-beta"),
+    }
+)
 _TO_CALLER = frozenset(
     {
         b"content-type",

@@ -202,7 +202,11 @@ def _model(body: dict[str, Any]) -> str:
 
 def _max_output(route: Route, body: dict[str, Any]) -> int | None:
     given = [_whole(body, name, route.least_bound, MAX_OUTPUT_TOKENS) for name in route.bounds]
-    return max([value for value in given if value is not None], default=None)
+    most = max([value for value in given if value is not None], default=None)
+    if most is None and route.bound_is_due:
+        name = route.bounds[0]
+        raise invalid(f"{name} is missing; it takes a whole number from {route.least_bound}", name)
+    return most
 
 
 def _whole(body: dict[str, Any], name: str, least: int, most: int) -> int | None:

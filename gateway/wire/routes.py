@@ -18,17 +18,19 @@ from typing import Any, Literal
 from gateway import errors
 from gateway.dialects import Dialect
 from gateway.errors import Voice
-from gateway.wire import answers, pooling, prompt
+from gateway.wire import answers, conversation, pooling, prompt
+from gateway.wire.events import MessagesMeter
 from gateway.wire.meter import Meter
 from gateway.wire.prompt import Prompt
 from gateway.wire.stream import StreamMeter
 from gateway.wire.usage import Report, read_body
 
-Kind = Literal["chat", "completions", "embeddings", "rerank", "score", "tokenize"]
+Kind = Literal["chat", "completions", "messages", "embeddings", "rerank", "score", "tokenize"]
 Body = dict[str, Any]
 Form = Literal["header", "body"]
 
 ANY_FORM: frozenset[Form] = frozenset({"header", "body"})
+IN_HEADER: frozenset[Form] = frozenset({"header"})
 IN_BODY: frozenset[Form] = frozenset({"body"})
 ALWAYS_DECIDED = ("model", "stream", "priority", "cache_salt")
 
@@ -43,6 +45,7 @@ class Route:
     renders: bool = False  # its body is what `/tokenize` renders
     bounds: tuple[str, ...] = ()  # fields that bound output; policy's goes into the first
     least_bound: int = 1
+    bound_is_due: bool = False  # the dialect demands one
     sequences: tuple[str, ...] = ()  # fields that say how many are generated for a prompt
     charged_share: int = 1  # of so many prompt tokens one is charged
     priority: frozenset[Form] = frozenset()  # what its endpoint reads, where the engine has it
@@ -102,6 +105,19 @@ _ROWS = (
         stream_options=True,
         meter=StreamMeter,
         report=read_body,
+    ),
+    Route(
+        kind="messages",
+        path="/v1/messages",
+        prompt=conversation.of_messages,
+        prompt_field="messages",
+        texts=conversation.texts_of_messages,
+        bounds=("max_tokens",),
+        bound_is_due=True,
+        priority=IN_HEADER,
+        meter=MessagesMeter,
+        report=answers.of_messages,
+        voice=errors.ANTHROPIC,
     ),
     Route(
         kind="embeddings",

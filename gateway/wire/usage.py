@@ -28,6 +28,11 @@ _FINISH: dict[str, FinishReason] = {
     "content_filter": "content_filter",
     "abort": "error",
     "error": "error",
+    # Anthropic's; `end_turn`, `stop_sequence` and `pause_turn` are stops
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "tool_use": "tool_calls",
+    "refusal": "content_filter",
 }
 _decoder = msgspec.json.Decoder()
 

@@ -3,14 +3,14 @@ process writes thousands of frames a second."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from scheduling.simulate.server.answers import Text, ToolCall
 from scheduling.simulate.server.call import Call, Event
 
-DONE = b"data: [DONE]\n\n"
+DONE = "data: [DONE]\n\n"
 FINGERPRINT = "simulated"
 
 
@@ -18,9 +18,18 @@ def quoted(text: str) -> str:
     return msgspec.json.encode(text).decode()
 
 
+class Events(Protocol):
+    """Server-sent events of one call, as its route writes them."""
+
+    def opening(self) -> str: ...
+    def token(self, event: Event) -> str: ...
+    def closing(self, asked_usage: bool) -> str: ...
+    def error(self, message: str) -> str: ...
+
+
 class Frames:
-    """Server-sent events of one call. `running_usage` puts each choice's usage so far on every
-    frame, as vLLM's `continuous_usage_stats`."""
+    """Chat's and completions'. `running_usage` puts each choice's usage so far on every frame,
+    as vLLM's `continuous_usage_stats`."""
 
     object = ""
     no_content = ""
@@ -43,13 +52,17 @@ class Frames:
         content = self._content(choice, tokens) if tokens else self.no_content
         return self._frame(choice, tokens, content, ended)
 
-    def usage(self) -> str:
+    def closing(self, asked_usage: bool) -> str:
+        """What comes after the last token."""
+        if not asked_usage:
+            return DONE
         usage = msgspec.json.encode(self._call.usage()).decode()
-        return f'{self._head}],"usage":{usage}}}\n\n'
+        return f'{self._head}],"usage":{usage}}}\n\n{DONE}'
 
     def error(self, message: str) -> str:
+        """The end of a stream that fails."""
         error = {"message": message, "type": "InternalServerError", "param": None, "code": 500}
-        return f"data: {msgspec.json.encode({'error': error}).decode()}\n\n"
+        return f"data: {msgspec.json.encode({'error': error}).decode()}\n\n{DONE}"
 
     def _content(self, choice: int, tokens: int) -> str:
         raise NotImplementedError

@@ -12,15 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scheduling.simulate.server import http, pooling, wire
+from scheduling.simulate.server import http, messages, pooling, wire
 from scheduling.simulate.server.call import Call, Event
 from scheduling.simulate.server.compose import Arrival, Composer
 from scheduling.simulate.server.errors import ApiError, bad_request, busy
 from scheduling.simulate.server.faults import Script
 from scheduling.simulate.server.frames import (
-    DONE,
     ChatFrames,
-    Frames,
+    Events,
     TextFrames,
     chat_body,
     text_body,
@@ -36,8 +35,9 @@ class Route:
     request: type[wire.Common]
     compose: Callable[[Composer, Any, Arrival], Call]
     body: Callable[[Call, Any], bytes]
-    frames: type[Frames] | None = None  # None: it does not stream
+    frames: Callable[[Call, bool], Events] | None = None  # None: it does not stream
     header: bool = True  # it reads the priority header
+    error: Callable[[ApiError], bytes] = ApiError.body
 
 
 CHAT = Route(wire.ChatRequest, Composer.chat, chat_body, ChatFrames)
@@ -61,6 +61,13 @@ def _pooling(
 ROUTES: dict[str, Route] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": COMPLETIONS,
+    "/v1/messages": Route(
+        messages.MessagesRequest,
+        lambda composer, asked, arrival: composer.chat(messages.as_chat(asked), arrival),
+        messages.body,
+        messages.MessageEvents,
+        error=messages.error_body,
+    ),
     "/v1/embeddings": _pooling(
         pooling.EmbeddingRequest, pooling.embedding_prompts, pooling.embeddings_body
     ),
@@ -132,7 +139,7 @@ class Generate:
             call = self._submit(route, asked, received, script)
         except ApiError as error:
             received.status = error.status
-            await http.respond(send, error.status, error.body(), headers=error.headers)
+            await http.respond(send, error.status, route.error(error), headers=error.headers)
             return
         calls.append(call)
         if script.hang_after == 0 or (script.hang_after is not None and not call.streams):
@@ -207,21 +214,23 @@ class Generate:
         stream = _Stream(route.frames(call, running), call, received, send)
         await http.start(send, 200, b"text/event-stream; charset=utf-8")
         await stream.tokens()
-        ending = stream.frames.usage().encode() if last and script.usage else b""
-        await send({"type": "http.response.body", "body": ending + DONE})
+        ending = stream.frames.closing(last and script.usage).encode()
+        await send({"type": "http.response.body", "body": ending})
 
 
 @dataclass(slots=True)
 class _Stream:
-    frames: Frames
+    frames: Events
     call: Call
     received: Received
     send: http.Send
 
     async def tokens(self) -> None:
         """All that the engine gave for this call in one turn of the loop is one write."""
-        opening = self.frames.opening()
+        opening = None
         while events := await self.call.events():
+            if opening is None:  # now it is known what the cache had
+                opening = self.frames.opening()
             if self.call.script.paced:
                 await self._one_by_one(opening, events)
             else:
@@ -251,7 +260,7 @@ class _Stream:
             await asyncio.Event().wait()
         if script.error_after is not None and chunks >= script.error_after:
             error = self.frames.error("simulated failure").encode()
-            await self.send({"type": "http.response.body", "body": error + DONE})
+            await self.send({"type": "http.response.body", "body": error})
             raise _Stop
         if script.cut_after is not None and chunks >= script.cut_after:
             raise _Stop

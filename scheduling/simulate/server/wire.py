@@ -17,7 +17,8 @@ _OPENAI = (
     "functions function_call response_format logprobs top_logprobs logit_bias frequency_penalty "
     "presence_penalty user metadata modalities audio prediction reasoning_effort service_tier "
     "store verbosity web_search_options safety_identifier prompt_cache_key "
-    "input dimensions encoding_format query documents top_n text_1 text_2"
+    "system stop_sequences top_k thinking input dimensions encoding_format query documents top_n "
+    "text_1 text_2"
 )
 OPENAI_FIELDS = frozenset(_OPENAI.split())
 

@@ -9,9 +9,11 @@ import pytest
 from tests.acceptance.gateway.caller import CHAT, HELLO, Answer, Caller
 from tests.acceptance.gateway.rig import Rig
 
+MESSAGES = "/v1/messages"
 BODIES: dict[str, dict[str, Any]] = {
     CHAT: {"messages": HELLO},
     "/v1/completions": {"prompt": "Once upon"},
+    MESSAGES: {"messages": HELLO, "max_tokens": 30},
     "/v1/embeddings": {"input": ["Once upon", "a time"]},
     "/v1/rerank": {"query": "Once upon", "documents": ["a time", "upon a hill"]},
     "/v1/score": {"text_1": "Once upon", "text_2": "a time"},
@@ -80,6 +82,74 @@ def test_an_engine_that_fails_is_left_for_another_one(rig: Rig, path: str) -> No
     answers = [ask(alice, path) for _ in range(2)]
     assert [answer.status for answer in answers] == [200, 200]
     assert [row["status"] for row in rig.records(alice.tenant, 2)] == [200, 200]
+
+
+def test_messages_are_metered_whole_and_streamed(rig: Rig) -> None:
+    alice = rig.tenant()
+    rig.engine.script("in=20,cached=15,out=3")
+    for stream in (False, True):
+        answer = ask(alice, MESSAGES, stream=stream)
+        row = rig.record(answer)
+        assert used(row) == (20, 15, 3)
+        assert (row["usage_source"], row["cost"], row["finish_reason"]) == ("engine", 23, "stop")
+        seen = rig.engine.saw(answer.id)
+        assert seen is not None
+        assert (seen["path"], seen["priority"]) == (MESSAGES, 11)
+    assert [event["type"] for event in answer.events][:2] == [
+        "message_start",
+        "content_block_start",
+    ]
+    assert answer.events[-1] == {"type": "message_stop"}
+
+
+def test_a_stream_of_messages_without_usage_is_counted(rig: Rig) -> None:
+    alice = rig.tenant()
+    rig.engine.script("out=25,nousage,gap=1ms")
+    row = rig.record(ask(alice, MESSAGES, stream=True))
+    assert (row["usage_source"], row["completion_tokens"]) == ("counted", 25)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "code"),
+    [("out=50,cut@3", 502, "api_error"), ("out=50,error@3", 502, "api_error")],
+)
+def test_a_broken_stream_of_messages_ends_with_an_error_event(
+    rig: Rig, words: str, status: int, code: str
+) -> None:
+    alice = rig.tenant()
+    rig.engine.script(words)
+    answer = ask(alice, MESSAGES, stream=True)
+    assert answer.events[-1]["type"] == "error"
+    assert answer.error["type"] == code
+    row = rig.record(answer)
+    assert (row["status"], row["finish_reason"], row["completion_tokens"]) == (status, "error", 3)
+    assert row["usage_source"] == "counted"
+
+
+def test_a_caller_that_leaves_a_message_pays_what_it_got(rig: Rig) -> None:
+    alice = rig.tenant(limits={"max_running": 1, "max_queued": 0})
+    rig.engine.script("in=9,out=500,gap=5ms")
+    call = alice.start(MESSAGES, **BODIES[MESSAGES], stream=True)
+    call.read_events(4)
+    call.hang_up()
+    [row] = rig.records(alice.tenant, 1)
+    assert (row["status"], row["finish_reason"]) == (499, "cancelled")
+    assert 2 <= row["completion_tokens"] < 500
+    assert row["prompt_tokens"] == 9
+    rig.engine.script("")
+    assert ask(alice, MESSAGES).status == 200
+
+
+def test_refusals_of_messages_have_their_shape(rig: Rig) -> None:
+    alice = rig.tenant(limits={"requests_per_minute": 1})
+    assert ask(alice, MESSAGES).status == 200
+    refused = ask(alice, MESSAGES)
+    assert (refused.status, refused.error["type"]) == (429, "rate_limit_error")
+    assert refused.json["type"] == "error"
+    assert refused.json["request_id"] == refused.headers["request-id"] == refused.id
+    assert int(refused.headers["retry-after"]) >= 1
+    large = alice.send(MESSAGES, b"x" * (17 * 2**20)).answer()
+    assert (large.status, large.error["type"]) == (413, "request_too_large")
 
 
 @pytest.mark.parametrize("path", BODIES)

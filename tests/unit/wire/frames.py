@@ -54,3 +54,26 @@ def run(meter: StreamMeter, chunks: Iterable[bytes]) -> bytes:
     shown = b"".join(map(meter.feed, chunks))
     ending = meter.finish()
     return shown + ending.rest
+
+
+def typed(kind: str, end: bytes = b"\n", **more: Any) -> bytes:
+    """An event that says what it is, as Anthropic's and the responses' do."""
+    data = json.dumps({"type": kind, **more}, separators=(",", ":")).encode()
+    return b"event: " + kind.encode() + end + b"data: " + data + end + end
+
+
+def begun(**usage: Any) -> bytes:
+    message = {"id": "m", "role": "assistant", "content": [], "usage": usage or None}
+    return typed("message_start", message=message)
+
+
+def said(text: str = " x", kind: str = "text") -> bytes:
+    return typed("content_block_delta", index=0, delta={"type": f"{kind}_delta", kind: text})
+
+
+def told(reason: str | None = "end_turn", **usage: Any) -> bytes:
+    more: dict[str, Any] = {"usage": usage} if usage else {}
+    return typed("message_delta", delta={"stop_reason": reason}, **more)
+
+
+STOPPED = typed("message_stop")
