@@ -20,7 +20,17 @@ from django.db import connection
 
 from metering.core import sketch
 from metering.core.cover import DAY, HOUR, MINUTE, QUARTER, RECORD, Piece
-from metering.models_rollup import GROUP, UsageDay, UsageHour, UsageMinute, UsageQuarter, UsageSlot
+from metering.models_rollup import (
+    GROUP,
+    TenantDay,
+    TenantHour,
+    TenantSlot,
+    UsageDay,
+    UsageHour,
+    UsageMinute,
+    UsageQuarter,
+    UsageSlot,
+)
 from metering.prices import Prices
 
 SUMS = ("requests", "errors", "prompt_tokens", "cached_tokens", "completion_tokens", "cost")
@@ -32,6 +42,7 @@ MODELS: dict[int, type[UsageSlot]] = {
     HOUR: UsageHour,
     DAY: UsageDay,
 }
+BY_TENANT: dict[int, type[TenantSlot]] = {HOUR: TenantHour, DAY: TenantDay}
 RECORDS = "metering_usagerow"
 REFUSED = "finish_reason IN ('throttled', 'rejected')"
 OF_RECORD = {  # how a record is one row of a roll-up
@@ -61,7 +72,7 @@ class Total:
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = dict.fromkeys(SUMS, 0)
-        self.tallies: dict[str, Counter[str]] = {name: Counter() for name in TALLIES}
+        self.tallies: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self._buckets: dict[str, Counter[int]] = {}
 
     @property
@@ -87,8 +98,8 @@ class Total:
     def add(self, other: Total) -> None:
         for name in SUMS:
             self.sums[name] += other.sums[name]
-        for name in TALLIES:
-            self.tallies[name].update(other.tallies[name])
+        for name, tally in other.tallies.items():
+            self.tallies[name].update(tally)
         for name, buckets in other._buckets.items():
             self.buckets(name).update(buckets)
 
@@ -130,6 +141,7 @@ class _Query:
         for piece in pieces:
             self.pieces[piece.level].append(piece)
         self._conditions, self._values = _conditions(where)
+        self._slim = {*by, *where} <= {"tenant"}
 
     def grouped(self, columns: Any) -> Iterator[tuple[tuple[int, Group], tuple[Any, ...]]]:
         """`columns(level)` tells the inner select of a level, and how the outer one adds up."""
@@ -169,8 +181,12 @@ class _Query:
             for row in cursor:
                 yield (row[0], tuple(row[1:size])), tuple(row[size:])
 
+    def _table(self, level: int) -> str:
+        slim = BY_TENANT.get(level) if self._slim else None
+        return (slim or MODELS[level])._meta.db_table
+
     def _select(self, level: int, what: str, source: str, condition: str) -> str:
-        table, moment = (RECORDS, "at") if level == RECORD else (_table(level), "start")
+        table, moment = (RECORDS, "at") if level == RECORD else (self._table(level), "start")
         names = ", ".join(("p.bucket", *(f"t.{name}" for name in self.by)))
         extra = f" AND {condition}" if condition else ""
         # CROSS JOIN keeps SQLite to this order: each piece is one search in the table's index.
@@ -178,10 +194,6 @@ class _Query:
             f"SELECT {names}, {what} FROM p{level} p CROSS JOIN {table} t{source} "  # noqa: S608
             f"WHERE t.{moment} >= p.since AND t.{moment} < p.until{self._conditions}{extra}"
         )
-
-
-def _table(level: int) -> str:
-    return MODELS[level]._meta.db_table
 
 
 def _moment(seconds: int) -> Any:

@@ -1,11 +1,11 @@
-"""Live state over time: the gateways' samples, added up to minutes and hours.
+"""Live state over time: the gateways' samples, added up to minutes, quarters, hours and days.
 
 1. A sample stands for the time until the next one of its gateway, at most `LONGEST_S`; after that
    the gateway is not known to run.
 2. Service is how far a tenant's `served` moved between two samples. It starts at nothing with its
    gateway and whenever an idle tenant was forgotten; a correction moves it back.
-3. A minute is always counted anew from its samples, as long as those are kept; an hour from its
-   minutes. Counting twice changes nothing.
+3. A minute is always counted anew from its samples, as long as those are kept; a longer slot from
+   those below. Counting twice changes nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from typing import Any
 
 from django.db.models import Case, F, Max, Min, Sum, When
 
-from metering.core.cover import HOUR, MINUTE
-from metering.models import GatewaySample, LiveHour, LiveMinute
+from metering.core.cover import DAY, HOUR, MINUTE, QUARTER
+from metering.models import GatewaySample
+from metering.models_rollup import LiveDay, LiveHour, LiveMinute, LiveQuarter, LiveSlot
 from metering.rollup import floor
 
 LONGEST_S = 5.0
@@ -37,6 +38,13 @@ SUMS = (
 LARGEST = ("oldest_wait_s", "bound", "weight")
 FIELDS = (*SUMS, *LARGEST, "debt")
 SLOT = ("pool", "lane", "tenant")
+LIVE: dict[int, type[LiveSlot]] = {
+    MINUTE: LiveMinute,
+    QUARTER: LiveQuarter,
+    HOUR: LiveHour,
+    DAY: LiveDay,
+}
+BELOW = {QUARTER: MINUTE, HOUR: QUARTER, DAY: HOUR}
 MINUTES_A_RUN = 60
 A_MINUTE = timedelta(minutes=1)
 
@@ -60,8 +68,9 @@ def note(at: datetime) -> int:
     ]
     for minute in minutes:
         count_minute(minute)
-    for hour in sorted({floor(minute, HOUR) for minute in minutes}):
-        count_hour(hour)
+    for level in BELOW:
+        for start in sorted({floor(minute, level) for minute in minutes}):
+            count_longer(level, start)
     return len(minutes)
 
 
@@ -82,27 +91,27 @@ def count_minute(minute: datetime) -> None:
     )
 
 
-def count_hour(hour: datetime) -> None:
-    minutes = LiveMinute.objects.filter(start__gte=hour, start__lt=hour + timedelta(hours=1))
+def count_longer(level: int, start: datetime) -> None:
+    """A quarter out of its minutes, an hour out of quarters, a day out of hours."""
+    below, end = LIVE[BELOW[level]], start + timedelta(seconds=level)
     lowest, highest = Min("debt"), Max("debt")
-    sums = {f"all_{name}": Sum(name) for name in SUMS} | {
-        f"all_{name}": Max(name) for name in LARGEST
-    }
-    found = minutes.order_by().values(*SLOT).annotate(low=lowest, high=highest, **sums)
+    sums = {f"all_{name}": Sum(name) for name in SUMS}
+    sums |= {f"all_{name}": Max(name) for name in LARGEST}
+    found = below._default_manager.filter(start__gte=start, start__lt=end).order_by()
     furthest = Case(When(high__gt=-F("low"), then=F("high")), default=F("low"))
+    grouped = found.values(*SLOT).annotate(low=lowest, high=highest, **sums)
     rows = [
-        LiveHour(
-            start=hour,
+        LIVE[level](
+            start=start,
             **{name: row[name] for name in SLOT},
-            **{name: row[f"all_{name}"] for name in (*SUMS, *LARGEST)},
-            debt=row["all_debt"],
+            **{name: row[f"all_{name}"] for name in FIELDS},
         )
-        for row in found.annotate(all_debt=furthest)
+        for row in grouped.annotate(all_debt=furthest)
     ]
-    _save(LiveHour, rows)
+    _save(LIVE[level], rows)
 
 
-def _save(model: type[LiveMinute] | type[LiveHour], rows: list[Any]) -> None:
+def _save(model: type[LiveSlot], rows: list[Any]) -> None:
     model._default_manager.bulk_create(
         sorted(rows, key=lambda row: (row.pool, row.lane, row.tenant)),
         batch_size=500,

@@ -12,15 +12,11 @@ from django.db import models
 GROUP = ("tenant", "application", "key", "model", "lane")
 
 
-class UsageSlot(models.Model):
-    """What one (tenant, application, key, model, lane) used in one slot of time."""
+class Used(models.Model):
+    """What one group used in one slot of time."""
 
     start = models.DateTimeField()
     tenant = models.CharField()
-    application = models.CharField(blank=True)
-    key = models.CharField(blank=True, default="")
-    model = models.CharField(blank=True)
-    lane = models.CharField(blank=True)
     requests = models.BigIntegerField(default=0)  # all that passed the key check
     errors = models.BigIntegerField(default=0)  # status 500 and above
     prompt_tokens = models.BigIntegerField(default=0)
@@ -37,13 +33,35 @@ class UsageSlot(models.Model):
 
     class Meta:
         abstract = True
+
+    def __str__(self) -> str:
+        return f"{self.tenant} {self.start:%Y-%m-%d %H:%M}"
+
+
+class UsageSlot(Used):
+    """By all that usage is told by."""
+
+    application = models.CharField(blank=True)
+    key = models.CharField(blank=True, default="")
+    model = models.CharField(blank=True)
+    lane = models.CharField(blank=True)
+
+    class Meta:
+        abstract = True
         indexes = [models.Index(fields=["tenant", "start"], name="%(class)s_tenant")]
         constraints = [
             models.UniqueConstraint(fields=["start", *GROUP], name="%(class)s_one_row"),
         ]
 
-    def __str__(self) -> str:
-        return f"{self.tenant} {self.start:%Y-%m-%d %H:%M}"
+
+class TenantSlot(Used):
+    """By tenant alone: what pages about all tenants and long ranges read."""
+
+    class Meta:
+        abstract = True
+        constraints = [
+            models.UniqueConstraint(fields=["start", "tenant"], name="%(class)s_one_row"),
+        ]
 
 
 class UsageMinute(UsageSlot):
@@ -67,6 +85,18 @@ class UsageDay(UsageSlot):
     """A day of UTC."""
 
     class Meta(UsageSlot.Meta):
+        pass
+
+
+class TenantHour(TenantSlot):
+    class Meta(TenantSlot.Meta):
+        pass
+
+
+class TenantDay(TenantSlot):
+    """A day of UTC."""
+
+    class Meta(TenantSlot.Meta):
         pass
 
 
@@ -131,6 +161,18 @@ class LiveMinute(LiveSlot):
         pass
 
 
+class LiveQuarter(LiveSlot):
+    class Meta(LiveSlot.Meta):
+        pass
+
+
 class LiveHour(LiveSlot):
+    class Meta(LiveSlot.Meta):
+        pass
+
+
+class LiveDay(LiveSlot):
+    """A day of UTC."""
+
     class Meta(LiveSlot.Meta):
         pass

@@ -22,7 +22,7 @@ from django.db import connection, transaction
 
 from metering.core import sketch
 from metering.core.cover import DAY, HOUR, MINUTE, QUARTER, RECORD, Piece
-from metering.counting import MODELS, SKETCHES, SUMS, TALLIES, Total, count
+from metering.counting import BY_TENANT, MODELS, SKETCHES, SUMS, TALLIES, Total, count
 from metering.key_use import note_keys
 from metering.models import UsageRow
 from metering.models_rollup import GROUP, TouchedMinute, TouchedQuarter
@@ -30,7 +30,6 @@ from metering.models_rollup import GROUP, TouchedMinute, TouchedQuarter
 AT_ONCE = 30  # slots counted in one transaction
 FROM = {MINUTE: RECORD, QUARTER: MINUTE, HOUR: QUARTER, DAY: HOUR}
 FROM_OLD = {**FROM, QUARTER: RECORD}
-IDENTITY = ("start", *GROUP)
 
 
 def roll_up_minutes(most: int = 500) -> int:
@@ -87,36 +86,40 @@ def _count_quarters(quarters: Sequence[datetime]) -> None:
         marks = TouchedQuarter.objects.filter(quarter__in=quarters).select_for_update()
         seen = list(marks.values_list("id", flat=True))
         for level in (QUARTER, HOUR, DAY):
-            _count_slots(level, sorted({int(floor(q, level).timestamp()) for q in quarters}))
+            starts = sorted({int(floor(q, level).timestamp()) for q in quarters})
+            _count_slots(level, starts)
+            if level in BY_TENANT:
+                _count_slots(level, starts, ("tenant",))
         _delete(TouchedQuarter, seen)
 
 
-def _count_slots(level: int, starts: Sequence[int]) -> None:
+def _count_slots(level: int, starts: Sequence[int], group: Sequence[str] = GROUP) -> None:
     oldest = oldest_minute(datetime.now(UTC)).timestamp()
     pieces = [
         Piece(FROM[level] if start >= oldest else FROM_OLD[level], n, start, start + level)
         for n, start in enumerate(starts)
     ]
-    totals = count(pieces, GROUP, tallies=TALLIES, sketches=SKETCHES)
+    totals = count(pieces, group, tallies=TALLIES, sketches=SKETCHES)
     when = connection.ops.adapt_datetimefield_value
     moments = [when(datetime.fromtimestamp(start, UTC)) for start in starts]
     rows = [
-        (moments[bucket], *group, *_values(total))
-        for (bucket, group), total in sorted(totals.items(), key=lambda each: each[0])
+        (moments[bucket], *names, *_values(total))
+        for (bucket, names), total in sorted(totals.items(), key=lambda each: each[0])
     ]
+    model = MODELS[level] if group == GROUP else BY_TENANT[level]
     with connection.cursor() as cursor:
-        cursor.executemany(_upsert(MODELS[level]._meta.db_table), rows)
+        cursor.executemany(_upsert(model._meta.db_table, ("start", *group)), rows)
 
 
-def _upsert(table: str) -> str:
+def _upsert(table: str, identity: Sequence[str]) -> str:
     """By hand: a model object and its bulk insert cost ten times the counting. The condition is
     invariant 4."""
     counted = (*SUMS, *TALLIES, *SKETCHES)
-    names, places = ", ".join((*IDENTITY, *counted)), ["%s"] * len((*IDENTITY, *counted))
+    names, places = ", ".join((*identity, *counted)), ["%s"] * len((*identity, *counted))
     values = ", ".join(f"{name} = excluded.{name}" for name in counted)
     return (
         f"INSERT INTO {table} ({names}) VALUES ({', '.join(places)}) "  # noqa: S608
-        f"ON CONFLICT ({', '.join(IDENTITY)}) DO UPDATE SET {values} "
+        f"ON CONFLICT ({', '.join(identity)}) DO UPDATE SET {values} "
         f"WHERE excluded.requests >= {table}.requests"
     )
 

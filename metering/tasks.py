@@ -23,8 +23,12 @@ from metering.models import (
     Correction,
     GatewayCheck,
     GatewaySample,
+    LiveDay,
     LiveHour,
     LiveMinute,
+    LiveQuarter,
+    TenantDay,
+    TenantHour,
     TouchedMinute,
     TouchedQuarter,
     UsageDay,
@@ -40,7 +44,11 @@ KEPT_AS_ROLLUPS: dict[type[Model], str] = {
     UsageQuarter: "start",
     UsageHour: "start",
     UsageDay: "start",
+    TenantHour: "start",
+    TenantDay: "start",
+    LiveQuarter: "start",
     LiveHour: "start",
+    LiveDay: "start",
     BudgetWindow: "window_end",
     Alert: "resolved_at",
     AlertDelivery: "created_at",
@@ -110,7 +118,7 @@ def purge_records(keep_days: float | None = None, keep_rollups_days: float | Non
 
 @shared_task
 def note_live() -> int:
-    """Add the gateways' samples up to minutes and hours; returns how many minutes."""
+    """Add the gateways' samples up to minutes and longer; returns how many minutes."""
     return history.note(datetime.now(UTC))
 
 

@@ -31,9 +31,14 @@ def pack(buckets: dict[int, int]) -> bytes:
 
 
 def merge_into(total: Counter[int], packed: bytes) -> None:
-    if packed:
-        for number, count in _decode(packed).items():
-            total[number] += count
+    if not packed:
+        return
+    if not total:
+        dict.update(total, _decode(packed))  # most are the first of their group: no loop
+        return
+    known = total.get  # a Counter's own default is a call for each new bucket
+    for number, count in _decode(packed).items():
+        total[number] = known(number, 0) + count
 
 
 def quantile(buckets: dict[int, int], q: float) -> float | None:

@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.cache import patch_vary_headers
 from django_htmx.middleware import HtmxDetails
 
+from metering.counting import SKETCHES
 from metering.dashboards import assets, charts, ranges
 from metering.dashboards.budgets_board import budgets_board
 from metering.dashboards.lanes_board import lanes_board
@@ -21,7 +22,7 @@ from metering.dashboards.neighbours import neighbours
 from metering.dashboards.overview import overview
 from metering.dashboards.pools_board import pools_board
 from metering.dashboards.refusals import refusals
-from metering.dashboards.watching import Board, Filters, Watch
+from metering.dashboards.watching import WAITS, Board, Filters, Watch
 from tenants import selectors as policy
 from tenants.core.document import Document
 
@@ -36,18 +37,19 @@ class Kind:
     filters: tuple[str, ...]
     legend: str = "ink"  # whose colours the charts have in common
     ranged: bool = True  # False: it is about this moment
+    sketches: tuple[str, ...] = ()
 
 
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("overview", "Overview", overview, ("tenant", "lane", "pool")),
-        Kind("latency", "Latency", latency, ("tenant", "lane", "pool")),
+        Kind("overview", "Overview", overview, ("tenant", "lane", "pool"), sketches=WAITS),
+        Kind("latency", "Latency", latency, ("tenant", "lane", "pool"), sketches=SKETCHES),
         Kind("throttles", "Throttles", refusals, ("tenant", "lane", "pool")),
         Kind("lanes", "Lanes", lanes_board, ("lane", "pool"), "lane_ink"),
         Kind("pools", "Pools", pools_board, ("pool",), "pool_ink"),
         Kind("budgets", "Budgets", budgets_board, ("tenant",), "", ranged=False),
-        Kind("neighbours", "Noisy neighbours", neighbours, ("tenant", "pool"), ""),
+        Kind("neighbours", "Noisy neighbours", neighbours, ("tenant", "pool"), "", sketches=WAITS),
     )
 }
 
@@ -61,7 +63,7 @@ def board(request: HttpRequest, name: str = "overview") -> HttpResponse:
         return HttpResponseRedirect(f"{request.path}?{ranges.replaced(request.GET, absolute)}")
     document, at = policy.current_document(), timezone.now()
     given = {field: request.GET.get(field, "").strip() for field in kind.filters}
-    watch = Watch(ranges.chosen(request.GET, at), Filters(**given), document, at)
+    watch = Watch(ranges.chosen(request.GET, at), Filters(**given), document, at, kind.sketches)
     made = kind.make(watch)
     wanted = request.GET.get("csv")
     if wanted is not None:

@@ -25,9 +25,7 @@ class Fairness:
 def fairness(watch: Watch) -> dict[str, Fairness]:
     """By tenant, over the whole range."""
     lanes: dict[tuple[int, str, str], dict[str, Past]] = defaultdict(dict)
-    for (step, (pool, lane, tenant)), each in watch.past(
-        "tenant", "pool", "lane", "tenant"
-    ).items():
+    for (step, (pool, lane, tenant)), each in watch.queues.items():
         if each.waiting_s:
             lanes[step, pool, lane][tenant] = each
     found: dict[str, Fairness] = defaultdict(Fairness)

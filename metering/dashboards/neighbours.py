@@ -26,9 +26,11 @@ from metering.live_history import Past, past
 from tenants.core.document import Document
 from tenants.core.effective import limits_of
 
-FINE = timedelta(days=1)  # up to here, minute by minute
+FINE = timedelta(hours=6.5)  # up to here minute by minute; longer ones in the chart's steps
 NOTICEABLE = 0.05  # beyond its entitled share, of all units
 OWN_LIMIT = 0.9  # of its own max_running
+
+FIELDS = ("queued_s", "running_s", "waiting_s", "served", "weight")
 
 Active = dict[tuple[str, str], Past]  # (lane, tenant) -> how it was, in one pool and minute
 
@@ -76,8 +78,9 @@ def neighbours(watch: Watch) -> Board:
     who = watch.filters.tenant
     if not who:
         return Board([], {"who": "", "names": [each.name for each in watch.document.tenants]})
-    edges, minutes = fine(watch.span)
-    found = past(edges, "tenant", ("pool", "lane", "tenant"), {"pool": watch.filters.pool})
+    edges, step = fine(watch.span)
+    by, only = ("pool", "lane", "tenant"), {"pool": watch.filters.pool}
+    found = past(edges, "tenant", by, only, FIELDS)
     case, served, waiting = judge(who, found, edges, watch)
     total = watch.by_tenant.get(who)
     context = {
@@ -87,16 +90,14 @@ def neighbours(watch: Watch) -> Board:
         "rows": rows(case, watch),
         "total": total,
         "names": [each.name for each in watch.document.tenants],
-        "coarse": not minutes,
+        "step_text": _step(step) if step > ranges.MINUTE else "",
     }
     return Board([chart(case, served, waiting, watch)], context)
 
 
-def fine(span: Span) -> tuple[list[datetime], bool]:
-    """Minutes, or hours where a range is long; whether they are minutes."""
-    minutes = span.until - span.since <= FINE
-    step = ranges.MINUTE if minutes else ranges.HOUR
-    return replace(span, step=step).edges, minutes
+def fine(span: Span) -> tuple[list[datetime], timedelta]:
+    step = ranges.MINUTE if span.until - span.since <= FINE else span.step
+    return replace(span, step=step).edges, step
 
 
 def judge(
@@ -141,11 +142,12 @@ def add(case: Case, active: Active, length: float, lanes: Lanes) -> float:
     case.waited_s += sum(each.queued_s for each in mine.values())
     case.running_s += part * sum(each.running_s for each in mine.values())
     case.lanes |= {lane for lane, each in mine.items() if each.waiting_s}
-    units = part * sum(max(0.0, each.served) for each in active.values())
-    for (lane, name), each in active.items():
-        holder = case.holders[name]
-        holder.units += part * max(0.0, each.served)
-        holder.entitled += units * lanes.entitled(lane, name, active)
+    units, entitled = 0.0, lanes.entitled(active)
+    for (_, name), each in active.items():
+        units += part * max(0.0, each.served)
+        case.holders[name].units += part * max(0.0, each.served)
+    for (_, name), share in entitled.items():
+        case.holders[name].entitled += units * share
     return part
 
 
@@ -156,18 +158,20 @@ class Lanes:
         self._ranks = {lane.name: lane.rank for lane in document.lanes}
         self._reserved = {lane.name: lane.reserved_share for lane in document.lanes}
 
-    def entitled(self, lane: str, tenant: str, active: Active) -> float:
-        in_lane = {name: each.weight for (of, name), each in active.items() if of == lane}
-        whole = sum(in_lane.values())
-        return self._of_lane(lane, active) * in_lane[tenant] / whole if whole else 0.0
-
-    def _of_lane(self, lane: str, active: Active) -> float:
-        lanes = {of for of, _ in active}
-        waiting = {of for (of, _), each in active.items() if each.waiting_s}
-        first = min(waiting or lanes, key=lambda of: self._ranks.get(of, len(self._ranks)))
-        reserved = {of: self._reserved.get(of, 0.0) for of in lanes}
-        share = reserved[lane]
-        return share + max(0.0, 1.0 - sum(reserved.values())) if lane == first else share
+    def entitled(self, active: Active) -> dict[tuple[str, str], float]:
+        weights: dict[str, float] = defaultdict(float)
+        waiting: set[str] = set()
+        for (lane, _), each in active.items():
+            weights[lane] += each.weight
+            if each.waiting_s:
+                waiting.add(lane)
+        shares = {lane: self._reserved.get(lane, 0.0) for lane in weights}
+        first = min(waiting or weights, key=lambda lane: self._ranks.get(lane, len(self._ranks)))
+        shares[first] += max(0.0, 1.0 - sum(shares.values()))
+        return {
+            (lane, name): shares[lane] * each.weight / weights[lane] if weights[lane] else 0.0
+            for (lane, name), each in active.items()
+        }
 
 
 def sentence(case: Case, watch: Watch, total: Total | None) -> str:
@@ -248,6 +252,11 @@ def chart(
         empty=f"{case.tenant} did not wait in this range. Choose another one.",
         wide=True,
     )
+
+
+def _step(step: timedelta) -> str:
+    minutes = int(step / ranges.MINUTE)
+    return f"{minutes} minutes" if minutes < 60 else f"{minutes // 60} hours"
 
 
 def _clock(first: datetime, last: datetime) -> str:

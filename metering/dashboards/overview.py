@@ -15,7 +15,7 @@ from metering import selectors
 from metering.dashboards import figures, live
 from metering.dashboards.charts import Chart
 from metering.dashboards.fairness import Fairness, fairness
-from metering.dashboards.watching import Board, Watch
+from metering.dashboards.watching import MOST, Board, Watch
 from metering.selectors import Share
 
 MOST_SLOW = 5
@@ -156,11 +156,11 @@ def wait_charts(watch: Watch) -> list[Chart]:
 
 
 def debt_chart(watch: Watch) -> Chart:
-    found = watch.past("tenant", "tenant")
-    shown = watch.shown or sorted({name for _, (name,) in found})[:12]
-    mine = {key: each for key, each in found.items() if key[1][0] in shown and each.waiting_s}
-    values = watch.rows(mine, lambda each: each.debt, empty=None)
-    bound = max((each.bound for each in watch.past("pool", "pool").values()), default=0.0)
+    values = watch.grid.rows(
+        ((step, name, debt) for (step, name), debt in debts(watch).items()), empty=None
+    )
+    pools = watch.past("pool", "pool", fields=("bound",))
+    bound = max((each.bound for each in pools.values()), default=0.0)
     return watch.over_time(
         "debt",
         "Fairness debt",
@@ -169,6 +169,17 @@ def debt_chart(watch: Watch) -> Chart:
         "units; above zero is owed, dashed is the bound",
         empty="Nobody waited in this range, so nobody is owed anything.",
     )
+
+
+def debts(watch: Watch) -> dict[tuple[int, str], float]:
+    """By step and tenant the debt furthest from zero, over pools and lanes, of those who waited."""
+    shown = watch.shown or sorted({name for _, (*_, name) in watch.queues})[:MOST]
+    found: dict[tuple[int, str], float] = {}
+    for (step, (*_, name)), each in watch.queues.items():
+        if each.waiting_s and name in shown:
+            known = found.get((step, name), 0.0)
+            found[step, name] = max(known, each.debt, key=abs)
+    return found
 
 
 def queue_chart(watch: Watch) -> Chart:

@@ -14,6 +14,7 @@ from metering.counting import Total, Totals
 from metering.dashboards import charts, figures
 from metering.dashboards.charts import Chart
 from metering.dashboards.ranges import Grid, Span
+from metering.history import FIELDS
 from metering.live_history import Kind, Past, past
 from metering.reading import Reading
 from metering.selectors import Share, shares_of
@@ -21,7 +22,7 @@ from tenants.core.document import Document
 from tenants.core.effective import weight_of
 
 MOST = 12  # names in one chart; the others are one more
-SERVED = ("queue_ms", "ttft_ms", "tpot_ms", "e2e_ms")
+WAITS = ("queue_ms", "ttft_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +53,17 @@ class Board:
 class Watch:
     """One look at a range. Each of its questions is asked once, whatever its number of tenants."""
 
-    def __init__(self, span: Span, filters: Filters, document: Document, at: datetime) -> None:
+    def __init__(
+        self,
+        span: Span,
+        filters: Filters,
+        document: Document,
+        at: datetime,
+        sketches: Sequence[str] = WAITS,
+    ) -> None:
+        """`sketches`: the durations whose quantiles are told of each tenant."""
         self.span, self.filters, self.document, self.at = span, filters, document, at
+        self.sketches = sketches
         self.reading = Reading(span.since, span.until)
         self.grid = Grid.of(span)
         self.ink = figures.Ink([tenant.name for tenant in document.tenants])
@@ -75,8 +85,9 @@ class Watch:
 
     @cached_property
     def by_tenant(self) -> dict[str, Total]:
-        """Over the whole range, with every tally and sketch."""
-        found = self.reading.totals(("tenant",), self.where, ("ends", "throttled"), SERVED)
+        """Over the whole range."""
+        tallies = ("ends", "throttled")
+        found = self.reading.totals(("tenant",), self.where, tallies, self.sketches)
         return {name: total for (name,), total in found.items()}
 
     @cached_property
@@ -98,10 +109,19 @@ class Watch:
             self.span.edges, by, self.where | asked.pop("where", {}), **asked
         )
 
-    def past(self, kind: Kind, *by: str) -> Mapping[tuple[int, tuple[str, ...]], Past]:
+    @cached_property
+    def queues(self) -> Mapping[tuple[int, tuple[str, ...]], Past]:
+        """Each tenant in each lane of each pool, step by step."""
+        fields = ("observed_s", "queued_s", "waiting_s", "served", "weight", "debt")
+        return self.past("tenant", "pool", "lane", "tenant", fields=fields)
+
+    def past(
+        self, kind: Kind, *by: str, fields: Sequence[str] = FIELDS
+    ) -> Mapping[tuple[int, tuple[str, ...]], Past]:
         names = ("pool",) if kind == "pool" else ("pool", "lane")
         names = (*names, "tenant") if kind == "tenant" else names
-        return past(self.span.edges, kind, by, {n: getattr(self.filters, n) for n in names})
+        where = {name: getattr(self.filters, name) for name in names}
+        return past(self.span.edges, kind, by, where, fields)
 
     def rows(
         self,

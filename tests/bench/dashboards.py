@@ -4,9 +4,10 @@
     .venv/bin/python -m tests.bench.dashboards [--records 200000] [--rounds 3]
     FAIRLANE_TEST_STORE=postgres .venv/bin/python -m tests.bench.dashboards
 
-Server time in this process, without sockets: the median of the rounds, after one that does not
-count. With FAIRLANE_DATA_DIR or DATABASE_URL (and SECRET_KEY) set it uses that database, and seeds
-it (tests.bench.seed_usage) only where it has no records.
+Server time in this process, without sockets: the best of the rounds, after one that does not
+count; beside it the CPU time of this process, which on SQLite is all there is. With
+FAIRLANE_DATA_DIR or DATABASE_URL (and SECRET_KEY) set it uses that database, and seeds it
+(tests.bench.seed_usage) only where it has no records.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import statistics
 import sys
 import time
 
@@ -51,15 +51,17 @@ def addresses(span: str) -> dict[str, str]:
     return found
 
 
-def measure(client: Client, address: str, rounds: int) -> tuple[float, int]:
-    taken = []
+def measure(client: Client, address: str, rounds: int) -> tuple[float, float, int]:
+    """Milliseconds, those of this process's CPU, and queries; the best of the rounds."""
+    taken, spent = [], []
     for _ in range(rounds + 1):
         with CaptureQueriesContext(connection) as queries:
-            begun = time.perf_counter()
+            begun, cpu = time.perf_counter(), time.process_time()
             answer = client.get(address)
             taken.append((time.perf_counter() - begun) * 1e3)
+            spent.append((time.process_time() - cpu) * 1e3)
         assert answer.status_code == 200, address
-    return statistics.median(taken[1:]), len(queries)
+    return min(taken[1:]), min(spent[1:]), len(queries)
 
 
 def main() -> int:
@@ -79,14 +81,14 @@ def main() -> int:
     counts = (m.objects.count() for m in (UsageRow, UsageMinute, UsageQuarter, UsageHour, UsageDay))
     named = ("records", "minutes", "quarters", "hours", "days")
     print(connection.vendor, ", ".join(f"{n:,} {w}" for n, w in zip(counts, named, strict=True)))
-    print("| page | " + " | ".join(f"{span}, ms" for span in RANGES) + " | queries |")
+    print("| page | " + " | ".join(f"{span}, ms (CPU)" for span in RANGES) + " | queries |")
     print("| --- |" + " ---: |" * (len(RANGES) + 1))
     slow = 0
     for name in addresses("1h"):
         found = [measure(client, addresses(span)[name], options.rounds) for span in RANGES]
-        slow += sum(ms > GOAL_MS for ms, _ in found)
-        cells = " | ".join(f"{ms:.0f}" for ms, _ in found)
-        print(f"| {name} | {cells} | {max(queries for _, queries in found)} |", flush=True)
+        slow += sum(ms > GOAL_MS for ms, *_ in found)
+        cells = " | ".join(f"{ms:.0f} ({cpu:.0f})" for ms, cpu, _ in found)
+        print(f"| {name} | {cells} | {max(queries for *_, queries in found)} |", flush=True)
     print(f"{slow} past {GOAL_MS:g} ms")
     return 0
 

@@ -29,9 +29,9 @@ django.setup()
 from django.core.management import call_command
 from django.db import connection, transaction
 
-from metering.core.cover import QUARTER
+from metering.core.cover import DAY, QUARTER
 from metering.history import FIELDS as LIVE
-from metering.history import SLOT
+from metering.history import SLOT, count_longer
 from metering.models import LiveHour, LiveMinute, TouchedQuarter, UsageRow
 from metering.rollup import floor, oldest_minute, roll_up_quarters, roll_up_range
 from metering.store import FIELDS
@@ -124,6 +124,9 @@ def seed_live(days: int, until: datetime) -> None:
         rows = ((when(start), *slot) for start, *slot in live_rows(starts, seconds))
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.executemany(sql, list(rows))
+    for level, starts in ((QUARTER, minutes), (DAY, hours)):
+        for start in sorted({floor(each, level) for each in starts}):
+            count_longer(level, start)
 
 
 def live_rows(starts: list[datetime], seconds: float) -> Iterator[list[Any]]:

@@ -9,7 +9,7 @@ from django.db.models import F
 
 from metering import history, services, tasks
 from metering.live_history import past
-from metering.models import GatewaySample, LiveHour, LiveMinute
+from metering.models import GatewaySample, LiveDay, LiveHour, LiveMinute
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 MINUTE = datetime(2026, 11, 29, 12, 0, tzinfo=UTC)
@@ -104,7 +104,9 @@ def test_hours_are_made_of_minutes():
         sample(60 * minute + 1, alice=share(queued=3, served=100.0 * minute + 7, debt=0.0))
     for minute in (0, 1, 59):
         history.count_minute(MINUTE + timedelta(minutes=minute))
-    history.count_hour(MINUTE)
+    for level, start in ((900, 0), (900, 45), (3600, 0), (86_400, -720)):
+        history.count_longer(level, MINUTE + timedelta(minutes=start))
+    assert LiveDay.objects.filter(tenant="alice").get().served == 21
     hour = row("alice", model=LiveHour)
     assert (hour.served, hour.debt, hour.waiting_s) == (21, -30, 3 * (1 + history.LONGEST_S))
     assert row(model=LiveHour).oldest_wait_s == 59 * 60 + 1

@@ -11,8 +11,8 @@ from django.core.management import CommandError, call_command
 
 from metering import store, tasks
 from metering.core import sketch
-from metering.counting import MODELS, SKETCHES, SUMS
-from metering.models import TouchedMinute, UsageDay, UsageMinute, UsageQuarter
+from metering.counting import BY_TENANT, MODELS, SKETCHES, SUMS
+from metering.models import TenantDay, TouchedMinute, UsageDay, UsageMinute, UsageQuarter
 from metering.reading import Reading
 from metering.rollup import roll_up_quarters
 from tests import builders
@@ -62,7 +62,7 @@ def day_of_records():
 
 def test_every_level_holds_the_same_sums(day_of_records):
     roll_up()
-    for model in MODELS.values():
+    for model in (*MODELS.values(), *BY_TENANT.values()):
         rows = list(model.objects.all())
         assert sum(row.requests for row in rows) == 200
         assert sum(row.cost for row in rows) == 200 * 50
@@ -70,6 +70,7 @@ def test_every_level_holds_the_same_sums(day_of_records):
             expected = sum(one.finish_reason == end for one in day_of_records)
             assert sum(row.ends.get(end, 0) for row in rows) == expected
     assert UsageDay.objects.count() == 4  # two tenants with two keys
+    assert TenantDay.objects.count() == 2
     assert [model.objects.values("start").distinct().count() for model in MODELS.values()] == [
         200,
         93,
@@ -109,7 +110,7 @@ def test_a_late_record_is_in_every_level_after_the_next_roll_up(day_of_records):
     save(record(at=DAY + timedelta(hours=3, minutes=2), tenant="alice", key="k1", cost=7.0))
     assert Reading(DAY, DAY + timedelta(days=1)).totals(())[()].cost == 200 * 50 + 7
     roll_up()
-    for model in MODELS.values():
+    for model in (*MODELS.values(), *BY_TENANT.values()):
         assert sum(row.cost for row in model.objects.all()) == 200 * 50 + 7
 
 
