@@ -20,6 +20,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "upstream": ("--rounds", "1"),
     "scheduler": (),
     "simulate": ("--quick",),  # whole: four minutes of CPU
+    "auto_capacity": (),
     "records": ("--records", "10000", "--rounds", "3"),
     "stream_meter": (),
     "console_pages": ("--scale", "0.1", "--over", "50"),
