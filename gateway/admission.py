@@ -7,9 +7,11 @@ for the queue, and the lane that it goes to. Nothing here changes any state.
 from __future__ import annotations
 
 from datetime import datetime
+from hashlib import blake2b
 
 import msgspec
 
+from gateway.dialects import DIALECTS
 from gateway.errors import ApiError, Outcome
 from gateway.identity import Identity
 from gateway.wire.request import ParsedCall
@@ -152,7 +154,20 @@ def make_plan(
         application=who.application.name,
         cost=cost,
         load=float(tokens),
-        prefix=call.prefix,
+        prefix=cached_prefix(call, pool, tenant.name),
     )
     lowest = snapshot.lanes_by_name[tenant.allowed_lanes[-1]] if tenant.allowed_lanes else lane
     return Plan(who, pool, lane, lowest, tenant.on_overload, estimate, hold, ticket, at)
+
+
+def cached_prefix(call: ParsedCall, pool: PoolPolicy, tenant: str) -> int:
+    """The hash of a prompt's leading text as the engine's cache knows it: two that are salted
+    apart there are two here as well, or a request would go where its prefix only seems to be."""
+    if not DIALECTS[pool.engine].cache_salt:
+        return call.prefix
+    own = call.body.get("cache_salt")
+    salt = f"{tenant if pool.isolate_prefix_cache else ''}\0{own if isinstance(own, str) else ''}"
+    if salt == "\0":
+        return call.prefix
+    data = b"%d\0%b" % (call.prefix, salt.encode("utf-8", "replace"))
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1 or 1

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gateway.admission import (
     Estimate,
+    cached_prefix,
     check_input,
     check_tenant,
     find_lane,
@@ -16,6 +18,7 @@ from gateway.admission import (
     output_ceiling,
 )
 from gateway.errors import ApiError, Outcome
+from tenants.core.snapshot import PolicySnapshot
 from tests.unit.gateway.cast import AT, LANES, chat, plan, snapshot, who
 
 LIMITED = snapshot(alice={"limits": {"max_input_tokens": 100, "max_output_tokens": 50}})
@@ -129,7 +132,8 @@ def test_the_ticket_says_whose_it_is_and_how_its_prompt_begins() -> None:
     call = chat()
     ticket = plan(snapshot(), "bot", id="r7", call=call).ticket
     assert (ticket.request_id, ticket.pool, ticket.lane) == ("r7", "chat", "critical")
-    assert (ticket.tenant, ticket.application, ticket.prefix) == ("alice", "bot", call.prefix)
+    assert (ticket.tenant, ticket.application) == ("alice", "bot")
+        assert ticket.prefix == cached_prefix(call, snapshot().pools["chat"], "alice") > 0
 
 
 def test_an_alias_counts_as_its_pool() -> None:
@@ -172,3 +176,27 @@ def test_a_demoted_call_goes_to_the_lowest_lane_that_its_tenant_may_use() -> Non
 def test_the_plan_keeps_the_moment_of_arrival_and_what_overload_does() -> None:
     made = plan(snapshot(alice={"on_overload": "demote"}))
     assert (made.at, made.on_overload) == (AT, "demote")
+
+
+def prefix(policy: PolicySnapshot, name: str = "alice", **fields: Any) -> int:
+    return plan(policy, name, call=chat(**fields)).ticket.prefix
+
+
+def test_a_prefix_is_a_tenants_own_where_the_engine_keeps_tenants_apart() -> None:
+    """Else a request would be sent where its prefix is another's, which it cannot use."""
+    policy = snapshot()
+    assert prefix(policy) == prefix(policy)
+    assert prefix(policy) != prefix(policy, "bob")
+    assert prefix(policy) != prefix(policy, cache_salt="mine")
+
+
+@pytest.mark.parametrize("pool", [{"isolate_prefix_cache": False}, {"engine": "llamacpp"}])
+def test_a_prefix_is_everybodys_where_the_engines_cache_is(pool: dict[str, Any]) -> None:
+    policy = snapshot(pool=pool)
+    assert prefix(policy) == prefix(policy, "bob") == chat().prefix
+
+
+def test_a_callers_salt_parts_its_prefixes_in_a_shared_cache_too() -> None:
+    policy = snapshot(pool={"isolate_prefix_cache": False})
+    assert prefix(policy, cache_salt="a") == prefix(policy, "bob", cache_salt="a")
+    assert prefix(policy, cache_salt="a") != prefix(policy, cache_salt="b")
