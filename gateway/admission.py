@@ -163,7 +163,7 @@ def make_plan(
 def cached_prefix(call: ParsedCall, pool: PoolPolicy, tenant: str) -> int:
     """The hash of a prompt's leading text as the engine's cache knows it: two that are salted
     apart there are two here as well, or a request would go where its prefix only seems to be."""
-    if not DIALECTS[pool.engine].cache_salt:
+    if not (DIALECTS[pool.engine].cache_salt and call.route.cache_salt):
         return call.prefix
     own = call.body.get("cache_salt")
     salt = f"{tenant if pool.isolate_prefix_cache else ''}\0{own if isinstance(own, str) else ''}"

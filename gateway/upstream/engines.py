@@ -147,7 +147,7 @@ class Engines:
         )
         headers = to_engine(asked, run.request_id, [*policy_headers, *self.key_header(pool)])
         connect_s, first_byte_s = self._patience(run, call)
-        if call.stream and dialect.priority != "none":
+        if call.stream and dialect.priority in call.route.priority:
             self._watch_order(run)
         try:
             response = await self.client.send(

@@ -133,7 +133,7 @@ def test_the_ticket_says_whose_it_is_and_how_its_prompt_begins() -> None:
     ticket = plan(snapshot(), "bot", id="r7", call=call).ticket
     assert (ticket.request_id, ticket.pool, ticket.lane) == ("r7", "chat", "critical")
     assert (ticket.tenant, ticket.application) == ("alice", "bot")
-        assert ticket.prefix == cached_prefix(call, snapshot().pools["chat"], "alice") > 0
+    assert ticket.prefix == cached_prefix(call, snapshot().pools["chat"], "alice") > 0
 
 
 def test_an_alias_counts_as_its_pool() -> None:
