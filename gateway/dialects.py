@@ -67,6 +67,7 @@ class Dialect:
     running_usage: bool = False  # stream_options.continuous_usage_stats
     usage_per_choice: bool = False  # n > 1: a usage frame for each choice, to be summed
     dropped: frozenset[str] = frozenset()  # caller's fields that would get round policy
+    counts: Literal["vllm", "llamacpp"] = "vllm"  # how a prompt is counted: upstream.counting
     health: Literal["health", "models"] = "health"
     metrics: Metrics = field(default_factory=lambda: MappingProxyType({}))  # names at /metrics
     about: About = About()
@@ -114,6 +115,7 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
         "llamacpp": Dialect(
             "llamacpp",
             usage_per_choice=True,
+            counts="llamacpp",
             dropped=frozenset({"n_predict"}),
             metrics=LLAMACPP_METRICS,
             about=About(("/props", "build_info")),
