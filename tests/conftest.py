@@ -15,6 +15,15 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What only PostgreSQL knows (roles, TRUNCATE) is asked of it alone."""
+    if os.environ.get("FAIRLANE_TEST_STORE") == "postgres":
+        return
+    others = [item for item in items if item.get_closest_marker("postgres")]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> None:
     """The test database may be emptied after a test, as no other may: history's triggers against

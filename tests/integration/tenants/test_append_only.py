@@ -13,9 +13,6 @@ from tests.erasing import FOUND, forbid_emptying
 pytestmark = [pytest.mark.django_db, pytest.mark.store, pytest.mark.usefixtures("policy")]
 
 TABLES = erasing.history.TABLES
-POSTGRES = pytest.mark.skipif(
-    "connection.vendor != 'postgresql'", reason="SQLite has no roles and no TRUNCATE"
-)
 
 
 def refused(statement: str) -> str:
@@ -47,14 +44,14 @@ def test_every_table_of_history_is_guarded_after_all_migrations() -> None:
     assert len([name for name in FOUND if name.startswith(TABLES)]) == each
 
 
-@POSTGRES
+@pytest.mark.postgres
 @pytest.mark.parametrize("table", TABLES)
 def test_nobody_empties_history_at_once(table: str) -> None:
     forbid_emptying()
     assert "never changed or deleted" in refused(f"TRUNCATE {table} CASCADE")
 
 
-@POSTGRES
+@pytest.mark.postgres
 @pytest.mark.parametrize("table", TABLES)
 def test_switching_other_triggers_off_does_not_help(table: str) -> None:
     forbid_emptying()
@@ -63,7 +60,7 @@ def test_switching_other_triggers_off_does_not_help(table: str) -> None:
     assert "never changed or deleted" in refused(f"DELETE FROM {table}")
 
 
-@POSTGRES
+@pytest.mark.postgres
 def test_a_role_of_its_own_for_the_application_lacks_the_right(alice: services.Actor) -> None:
     """The grants of docs/operations.md: such a role cannot take the triggers away either."""
     with connection.cursor() as cursor:
