@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Case, F, Max, Min, Sum, When
+from django.db.models import Aggregate, Case, F, Max, Min, Sum, When
 
 from metering.core.cover import DAY, HOUR, MINUTE, QUARTER
 from metering.models import GatewaySample
@@ -95,7 +95,7 @@ def count_longer(level: int, start: datetime) -> None:
     """A quarter out of its minutes, an hour out of quarters, a day out of hours."""
     below, end = LIVE[BELOW[level]], start + timedelta(seconds=level)
     lowest, highest = Min("debt"), Max("debt")
-    sums = {f"all_{name}": Sum(name) for name in SUMS}
+    sums: dict[str, Aggregate] = {f"all_{name}": Sum(name) for name in SUMS}
     sums |= {f"all_{name}": Max(name) for name in LARGEST}
     found = below._default_manager.filter(start__gte=start, start__lt=end).order_by()
     furthest = Case(When(high__gt=-F("low"), then=F("high")), default=F("low"))

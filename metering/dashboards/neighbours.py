@@ -192,6 +192,8 @@ def sentence(case: Case, watch: Watch, total: Total | None) -> str:
         got, entitled = f"{case.share(worst):.0%}", f"{case.entitled(worst):.0%}"
         return f"{told} {worst} got {got} against an entitled {entitled}."
     got, entitled = f"{case.share(who):.0%}", f"{case.entitled(who):.0%}"
+    if case.share(who) - case.entitled(who) >= NOTICEABLE:
+        return f"{told} it got {got} itself, beyond an entitled {entitled}: it asked for more."
     return (
         f"{told} it got {got} itself, of an entitled {entitled}, and nobody got far beyond a fair "
         "share: there was more work than capacity."

@@ -187,6 +187,14 @@ def test_where_nobody_held_too_much_it_says_so(db: None) -> None:
     )
 
 
+def test_who_held_it_itself_is_told_so(db: None) -> None:
+    minute(0, "acme", queued_s=60.0, waiting_s=60.0, served=900.0)
+    minute(0, "globex", queued_s=60.0, waiting_s=60.0, served=100.0)
+    assert judged("acme")["sentence"].endswith(
+        "it got 90% itself, beyond an entitled 50%: it asked for more."
+    )
+
+
 def test_who_is_held_back_by_its_own_limit_is_told_so(db: None) -> None:
     """initech may run 8 at once."""
     minute(0, "initech", queued_s=60.0, waiting_s=60.0, running_s=480.0, served=500.0)
