@@ -1,8 +1,7 @@
 """Mixed traffic of several tenants, so that the dashboards have something to show.
 
 Shapes as shared engines see them: short chat, long context, long generation, an agent's chain of
-calls, a batch, bursts past a limit, and a noisy neighbour that begins when a third of the time is
-over.
+calls, a batch, bursts past a limit, and a noisy neighbour that begins after a minute.
 """
 
 from __future__ import annotations
@@ -18,6 +17,7 @@ import httpx
 
 WORDS = ["the", "quick", "brown", "fox", "jumps", "over", "a", "lazy", "dog", "in", "heavy", "rain"]
 CORPUS_WORDS = 20_000
+USUAL_S = 180.0
 POLITE_S = (1.0, 5.0)  # how long who was refused waits, whatever retry-after says
 
 
@@ -46,12 +46,17 @@ BURST = Shape("burst", (5, 15), (5, 10), (8.0, 10.0), same_tokens=0, at_once=120
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """One simulated user: who it is, how it behaves, when it begins (part of the whole time)."""
+    """One simulated user: who it is, how it behaves, when it begins (part of `USUAL_S`)."""
 
     tenant: str
     key: str
     shape: Shape
     begins_at: float = 0.0
+
+
+def begins_s(part: float, seconds: float) -> float:
+    """Sooner where there is less time than usual."""
+    return part * min(seconds, USUAL_S)
 
 
 class Traffic:
@@ -81,7 +86,7 @@ class Traffic:
             await tick()
 
     async def _live(self, client: httpx.AsyncClient, user: User) -> None:
-        await asyncio.sleep(self._seconds * user.begins_at + self._rng.uniform(0, 2))
+        await asyncio.sleep(begins_s(user.begins_at, self._seconds) + self._rng.uniform(0, 2))
         same = self.text(user.shape.same_tokens)
         while True:
             turns = (self.turn(client, user, same) for _ in range(user.shape.at_once))

@@ -21,10 +21,12 @@ from fairlane.demo.traffic import (
     CHAT,
     CONTEXT,
     NOISY,
+    USUAL_S,
     WRITING,
     Shape,
     Traffic,
     User,
+    begins_s,
 )
 from tenants.core.snapshot import PolicySnapshot, TenantPolicy
 from tenants.models import ApiKey
@@ -49,7 +51,7 @@ class Command(BaseCommand):
     help = "Send mixed tenants' traffic to the running gateway, for the dashboards to show."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--seconds", type=float, default=180)
+        parser.add_argument("--seconds", type=float, default=USUAL_S)
         port = os.environ.get("PORT", "8000")
         parser.add_argument("--url", default=f"http://127.0.0.1:{port}")
         parser.add_argument("--model", help="default: the first pool of the policy")
@@ -75,7 +77,7 @@ class Command(BaseCommand):
             users = users_of(tenants, key_for)
             self.stdout.write(
                 f"  {options['seconds']:.0f} s of traffic; a noisy neighbour begins after "
-                f"{options['seconds'] * NOISY_BEGINS_AT:.0f} s. Watch it: "
+                f"{begins_s(NOISY_BEGINS_AT, options['seconds']):.0f} s. Watch it: "
                 f"{options['url']}/?range=15m"
             )
             time.sleep(KEY_IN_FORCE_S)
