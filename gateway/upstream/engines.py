@@ -249,13 +249,23 @@ def refusal(status: int, said: EngineError | None, retry_after: str | None) -> A
             headers=[FROM_ENGINE],
         )
     if status in (400, 413, 422):
-        about_length = "context length" in words or (said and said.param == "input_tokens")
-        outcome = Outcome.CONTEXT_LENGTH_EXCEEDED if about_length else Outcome.INVALID_REQUEST
+        too_long = is_about_length(said) if said else False
+        outcome = Outcome.CONTEXT_LENGTH_EXCEEDED if too_long else Outcome.INVALID_REQUEST
         return ApiError(outcome, words, param=said.param if said else None, headers=[FROM_ENGINE])
     if status >= 500:
         return EngineFailed(Outcome.ENGINE_ERROR, f"The engine failed (HTTP {status}).")
     # 401, 403, 404: the pool is set up wrongly, which is not the caller's doing.
     return ApiError(Outcome.ENGINE_ERROR, f"The engine refused the gateway's call (HTTP {status}).")
+
+
+def is_about_length(said: EngineError) -> bool:
+    """OpenAI's code and vLLM's parameter; llama.cpp's type; else the words that all have."""
+    return (
+        said.code == "context_length_exceeded"
+        or said.param == "input_tokens"
+        or said.type == "exceed_context_size_error"
+        or "context length" in said.message
+    )
 
 
 def stream_refusal(said: EngineError) -> ApiError:
