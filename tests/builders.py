@@ -217,7 +217,15 @@ def live_state(at: datetime, phase: float = 0.0) -> dict[str, Any]:
         }
         for place, (name, weight) in enumerate(waiting.items())
     }
-    endpoint = {"available": True, "max_running": 16, "max_load": 60_000.0, "simulated": True}
+    endpoint = {
+        "available": True,
+        "max_running": 16,
+        "max_load": 60_000.0,
+        "simulated": True,
+        "version": "0.32.0+simulated",
+        "fingerprint": "4be1c2a07d",
+        "engine": {"running": 6.0, "waiting": 0.0, "memory": 0.62, "prefix_hit_rate": 0.31},
+    }
     lane = {"queued": 9, "running": 9, "oldest_wait_s": 1.8, "credit": 120.0, "served": 99_812.0}
     budget = {
         "account": "tenant:acme/hourly",
@@ -248,6 +256,8 @@ def live_state(at: datetime, phase: float = 0.0) -> dict[str, Any]:
                 "endpoints": {
                     "http://127.0.0.1:9103/v1": {
                         "available": False,
+                        "auto": True,
+                        "priority_ignored": True,
                         "running": 0,
                         "load": 0.0,
                         "max_running": 16,

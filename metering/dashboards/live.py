@@ -143,7 +143,8 @@ def _pool_rows(samples: list[Sample]) -> list[dict[str, Any]]:
 
 
 def _add_endpoint(endpoints: dict[str, Any], url: str, state: Mapping[str, Any]) -> None:
-    """Two gateways may both see an endpoint; their running requests add up, its limit is one."""
+    """Two gateways may both see an endpoint; their running requests add up, its limit is one,
+    but each learns its own part of one that is learnt."""
     row = endpoints.setdefault(
         url, {"url": url, "available": True, "running": 0, "load": 0.0, "simulated": False}
     )
@@ -151,7 +152,12 @@ def _add_endpoint(endpoints: dict[str, Any], url: str, state: Mapping[str, Any])
     row["load"] += state.get("load", 0.0)
     row["available"] = row["available"] and state.get("available", True)
     row["simulated"] = row["simulated"] or state.get("simulated") is True
-    row["max_running"], row["max_load"] = state.get("max_running", 0), state.get("max_load", 0.0)
+    row["priority_ignored"] = row.get("priority_ignored") or state.get("priority_ignored") is True
+    for name in ("version", "fingerprint", "engine", "auto"):
+        row[name] = state.get(name) or row.get(name)
+    learnt = row.get("auto") is True
+    for name in ("max_running", "max_load"):
+        row[name] = state.get(name, 0) + (row.get(name, 0) if learnt else 0)
     row["part"] = max(
         row["running"] / row["max_running"] if row["max_running"] else 0.0,
         row["load"] / row["max_load"] if row["max_load"] else 0.0,
