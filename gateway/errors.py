@@ -161,11 +161,22 @@ class Voice:
 
 
 OPENAI = Voice(lambda error, _: openai_body(error), sse_error_event)
+RESPONSES = Voice(
+    lambda error, _: openai_body(error),
+    lambda error: b"event: error\ndata: " + _responses_error(error) + b"\n\n",
+)
 ANTHROPIC = Voice(
     anthropic_body,
     lambda error: b"event: error\ndata: " + anthropic_body(error) + b"\n\n",
     ids=(b"x-request-id", b"request-id"),  # the official client reads the second
 )
+
+
+def _responses_error(error: ApiError) -> bytes:
+    """As a typed event, and with the object that clients of chat completions look for."""
+    said = _openai_error(error)
+    flat = {"type": "error", "code": said["code"], "message": said["message"]}
+    return _encode({**flat, "param": said["param"], "error": said})
 
 
 def headers(error: ApiError) -> list[tuple[bytes, bytes]]:

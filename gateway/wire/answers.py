@@ -14,6 +14,7 @@ from gateway.dialects import Dialect
 from gateway.wire.usage import Report, Usage, count_in, decode, read_error, read_usage
 
 NOTHING_SAID = Report(None, True, {}, None)
+TOOL_CALLS = ("function_call", "custom_tool_call")
 TOKENS_A_CHARGE = 100  # counting this many costs an engine about what reading one does
 
 
@@ -90,3 +91,40 @@ def messages_usage(given: Any) -> Usage | None:
 def message_reasons(given: Any) -> dict[int, str]:
     reason = given.get("stop_reason") if isinstance(given, dict) else None
     return {0: reason} if isinstance(reason, str) and reason else {}
+
+
+def of_responses(data: bytes, dialect: Dialect) -> Report:
+    body = decode(data)
+    if not isinstance(body, dict):
+        return NOTHING_SAID
+    usage, reasons = response_usage(body.get("usage")), response_reasons(body)
+    return Report(usage, True, reasons, read_error(body))
+
+
+def response_usage(given: Any) -> Usage | None:
+    """`input_tokens` holds the cached ones, `output_tokens` those of reasoning."""
+    if not isinstance(given, dict):
+        return None
+    prompt, completion = count_in(given, "input_tokens"), count_in(given, "output_tokens")
+    if prompt is None or completion is None:
+        return None
+    details = given.get("input_tokens_details")
+    cached = count_in(details, "cached_tokens") if isinstance(details, dict) else None
+    return Usage(prompt, min(prompt, cached or 0), completion)
+
+
+def response_reasons(response: dict[str, Any]) -> dict[int, str]:
+    """In the words of chat completions, since a response says it in three places."""
+    status = response.get("status")
+    if status == "completed":
+        return {0: "tool_calls" if _calls_a_tool(response.get("output")) else "stop"}
+    if status == "incomplete":
+        details = response.get("incomplete_details")
+        reason = details.get("reason") if isinstance(details, dict) else None
+        return {0: reason if isinstance(reason, str) else "length"}
+    return {0: "error"} if status in ("failed", "cancelled") else {}
+
+
+def _calls_a_tool(output: Any) -> bool:
+    items = output if isinstance(output, list) else []
+    return any(isinstance(item, dict) and item.get("type") in TOOL_CALLS for item in items)

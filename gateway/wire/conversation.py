@@ -1,4 +1,4 @@
-"""Prompts of Anthropic's messages: the same sizes as `prompt` takes of a chat."""
+"""Prompts of Anthropic's messages and of responses: the same sizes as `prompt` takes of a chat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 import msgspec
 
 from gateway.errors import invalid
-from gateway.wire.prompt import PREFIX_BYTES, Prompt, role_of, size_of, text_of_part
+from gateway.wire.prompt import (
+    MAX_MESSAGES,
+    PREFIX_BYTES,
+    Prompt,
+    role_of,
+    size_of,
+    text_of_part,
+)
 
 Body = dict[str, Any]
 LEADING = 32  # texts that are looked at for the prefix
@@ -29,6 +36,44 @@ def of_messages(body: Body) -> Prompt:
 
 def texts_of_messages(body: Body) -> list[str]:
     return of_messages(body).texts or []
+
+
+def of_responses(body: Body) -> Prompt:
+    """`input` is a text, or a list of items: messages, uses of tools, what came of them."""
+    prompt = Prompt(messages=1, texts=[])
+    if body.get("instructions") is not None:
+        _add(prompt, "system", body["instructions"], "instructions")
+    given = body.get("input")
+    if isinstance(given, str):
+        _add(prompt, "user", given, "input")
+        return _measured(prompt, body)
+    if not isinstance(given, list) or not given:
+        raise invalid("input must be a text or a list with at least one item", "input")
+    if len(given) > MAX_MESSAGES:
+        raise invalid(f"input holds more than {MAX_MESSAGES} items", "input")
+    prompt.messages = len(given)
+    for index, item in enumerate(given):
+        _add_item(prompt, item, f"input[{index}]")
+    return _measured(prompt, body)
+
+
+def texts_of_responses(body: Body) -> list[str]:
+    return of_responses(body).texts or []
+
+
+def _add_item(prompt: Prompt, item: Any, where: str) -> None:
+    if not isinstance(item, dict):
+        raise invalid(f"{where} must be an object", where)
+    role, kind = item.get("role"), item.get("type")
+    if isinstance(role, str) and "content" in item:
+        _add(prompt, role, item["content"], f"{where}.content")
+    elif kind is None or kind == "item_reference":
+        raise invalid(f"{where} names an item of another call; nothing is kept of those", where)
+    elif isinstance(output := item.get("output"), str | list):
+        _add(prompt, "tool", output, f"{where}.output")
+    else:
+        assert prompt.texts is not None
+        prompt.texts.append(_encoded(item))
 
 
 def _add(prompt: Prompt, role: str, content: Any, where: str) -> None:

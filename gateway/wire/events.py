@@ -12,11 +12,17 @@ from typing import Any
 
 from gateway.dialects import Dialect
 from gateway.wire import sse
-from gateway.wire.answers import message_reasons, messages_usage
+from gateway.wire.answers import (
+    message_reasons,
+    messages_usage,
+    response_reasons,
+    response_usage,
+)
 from gateway.wire.meter import DONE, Meter
 from gateway.wire.usage import Usage, count_in, decode, read_error
 
 Frame = dict[str, Any]
+RESPONSE_ENDS = ("response.completed", "response.incomplete", "response.failed")
 
 
 class EventMeter(Meter):
@@ -126,3 +132,27 @@ _MESSAGES: dict[str, Callable[[MessagesMeter, Frame], None]] = {
     "message_stop": MessagesMeter._stop,
     "error": MessagesMeter._error,
 }
+
+
+class ResponsesMeter(EventMeter):
+    """Of responses: all that counts comes with the event that ends the stream."""
+
+    __slots__ = ()
+
+    def _read(self, kind: str, frame: Frame) -> None:
+        if kind.endswith(".delta"):
+            self._content(frame.get("delta"))
+        elif kind in RESPONSE_ENDS:
+            self._end(frame.get("response"))
+        elif kind == "error":
+            self._error(frame)
+
+    def _end(self, response: object) -> None:
+        """A response that failed is an error, whatever of it had come."""
+        said = response if isinstance(response, dict) else {}
+        self._usage = response_usage(said.get("usage"))
+        self._closed = self._usage is not None
+        self.finish_reasons |= response_reasons(said)
+        if said.get("status") == "failed":
+            self._error(said)
+        self.done = True

@@ -18,7 +18,8 @@ import msgspec
 from gateway.errors import ApiError, invalid
 
 PREFIX_BYTES = 2048
-MAX_PROMPTS = 2048  # in one completions call
+MAX_PROMPTS = 2048  # in one call
+MAX_MESSAGES = 20_000
 _SCHEMAS = ("tools", "functions", "documents")  # what chat templates render
 
 

@@ -19,13 +19,13 @@ import msgspec
 
 from gateway.dialects import Dialect, engine_priority
 from gateway.errors import invalid
+from gateway.wire.prompt import MAX_MESSAGES
 from gateway.wire.routes import ROUTES, Form, Kind, Route
 
 EngineRequest = tuple[bytes, list[tuple[bytes, bytes]]]
 
 MAX_MODEL_CHARS = 256
 MAX_CHOICES = 128
-MAX_MESSAGES = 20_000
 MAX_BRACKETS = 500_000  # objects and lists; those in texts count too, which code is full of
 MAX_OUTPUT_TOKENS = 2**31 - 1
 _decoder = msgspec.json.Decoder()
@@ -63,6 +63,7 @@ def parse(kind: Kind, raw: bytes) -> ParsedCall:
     """
     route = ROUTES[kind]
     body = _decode(raw)
+    _check_unset(route, body)
     options = _object(body, "stream_options") if route.stream_options else {}
     stream = route.meter is not None and _flag(body, "stream", "stream")
     include_usage = stream and _flag(options, "include_usage", "stream_options.include_usage")
@@ -118,6 +119,7 @@ def rewrite(
         body["stream_options"] = _usage_options(call, dialect)
     if route.generates and max_output_tokens is not None and call.max_output_tokens is None:
         body[route.bounds[0]] = max_output_tokens
+    body |= route.puts
     body["model"] = served_model
     headers = _headers(dialect, form, priority, tenant, lane)
     if body == call.body and not _ambiguous(call.raw, route):
@@ -189,6 +191,16 @@ def _decode(raw: bytes) -> dict[str, Any]:
     if isinstance(messages, list) and len(messages) > MAX_MESSAGES:
         raise invalid(f"messages holds more than {MAX_MESSAGES} messages", "messages")
     return body
+
+
+def _check_unset(route: Route, body: dict[str, Any]) -> None:
+    for name in route.unset:
+        if body.get(name) not in (None, False):
+            raise invalid(
+                f"{name} is not taken here: nothing of a call is kept once it has ended, since "
+                "tenants share the engines. Send the whole conversation in one call.",
+                name,
+            )
 
 
 def _model(body: dict[str, Any]) -> str:

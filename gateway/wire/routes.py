@@ -5,7 +5,9 @@ an answer tells its usage, how an error sounds.
 2. A field of policy goes only where the engine's endpoint takes it (engines.md, 1.1 and 1.2):
    vLLM's header orders what generates, its pooling endpoints read `priority` of the body, and its
    form of Anthropic's body has neither priority nor salt.
-3. Counting tokens loads no model: a call is charged a hundredth of what it counts.
+3. A response that an engine kept could be asked for, or built on, by another tenant: what refers
+   to one is refused, and none is stored.
+4. Counting tokens loads no model: a call is charged a hundredth of what it counts.
 """
 
 from __future__ import annotations
@@ -19,13 +21,15 @@ from gateway import errors
 from gateway.dialects import Dialect
 from gateway.errors import Voice
 from gateway.wire import answers, conversation, pooling, prompt
-from gateway.wire.events import MessagesMeter
+from gateway.wire.events import MessagesMeter, ResponsesMeter
 from gateway.wire.meter import Meter
 from gateway.wire.prompt import Prompt
 from gateway.wire.stream import StreamMeter
 from gateway.wire.usage import Report, read_body
 
-Kind = Literal["chat", "completions", "messages", "embeddings", "rerank", "score", "tokenize"]
+Kind = Literal[
+    "chat", "completions", "responses", "messages", "embeddings", "rerank", "score", "tokenize"
+]
 Body = dict[str, Any]
 Form = Literal["header", "body"]
 
@@ -54,12 +58,14 @@ class Route:
     meter: type[Meter] | None = None  # None: it does not stream
     report: Callable[[bytes, Dialect], Report]
     voice: Voice = errors.OPENAI
+    unset: tuple[str, ...] = ()  # fields that would tie a call to another one; they are refused
+    puts: Mapping[str, object] = field(default_factory=dict)  # in every body
     # Keys that policy reads or sets; where one stands twice the engine gets our reading.
     decided: tuple[bytes, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         options = ("stream_options",) if self.stream_options else ()
-        names = (*ALWAYS_DECIDED, *self.bounds, *self.sequences, *options)
+        names = (*ALWAYS_DECIDED, *self.bounds, *self.sequences, *self.unset, *self.puts, *options)
         object.__setattr__(self, "decided", tuple(b'"%s"' % name.encode() for name in names))
 
     @property
@@ -105,6 +111,21 @@ _ROWS = (
         stream_options=True,
         meter=StreamMeter,
         report=read_body,
+    ),
+    Route(
+        kind="responses",
+        path="/v1/responses",
+        prompt=conversation.of_responses,
+        prompt_field="input",
+        texts=conversation.texts_of_responses,
+        bounds=("max_output_tokens",),
+        priority=ANY_FORM,
+        cache_salt=True,
+        meter=ResponsesMeter,
+        report=answers.of_responses,
+        voice=errors.RESPONSES,
+        unset=("previous_response_id", "conversation", "background"),
+        puts={"store": False},
     ),
     Route(
         kind="messages",

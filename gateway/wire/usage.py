@@ -28,6 +28,7 @@ _FINISH: dict[str, FinishReason] = {
     "content_filter": "content_filter",
     "abort": "error",
     "error": "error",
+    "max_output_tokens": "length",  # responses'
     # Anthropic's; `end_turn`, `stop_sequence` and `pause_turn` are stops
     "max_tokens": "length",
     "model_context_window_exceeded": "length",

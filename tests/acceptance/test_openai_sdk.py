@@ -199,3 +199,47 @@ def test_an_unknown_path_reaches_no_engine(served: Stack, path: str) -> None:
     answer = httpx.post(f"{served.url}{path}", json={"model": "demo-chat"})
     assert answer.status_code == 404
     assert answer.json()["error"]["message"]
+
+
+def test_a_response_is_answered_whole_and_streamed(served: Stack, acme: openai.OpenAI) -> None:
+    answer = acme.responses.create(
+        model="demo-chat", input="Hello there", instructions="Be brief", max_output_tokens=40
+    )
+    assert answer.usage is not None
+    assert len(answer.output_text.split()) == answer.usage.output_tokens
+    with acme.responses.stream(model="demo-chat", input=[*HELLO], max_output_tokens=6) as stream:
+        text = "".join(e.delta for e in stream if e.type == "response.output_text.delta")
+        final = stream.get_final_response()
+    assert len(text.split()) == 6
+    assert final.output_text == text
+    assert (final.status, final.usage and final.usage.output_tokens) == ("incomplete", 6)
+    request_id = final.id.removeprefix("chatcmpl-")  # engines name it after the call
+
+    def recorded() -> dict[str, object] | None:
+        return next((r for r in served.records() if r["request_id"] == request_id), None)
+
+    record = until(recorded, "the record is exported")
+    assert (record["completion_tokens"], record["finish_reason"]) == (6, "length")
+
+
+def test_a_response_calls_a_tool(acme: openai.OpenAI) -> None:
+    tool = {"type": "function", **WEATHER["function"]}
+    answer = acme.responses.create(model="demo-chat", input="Hello there", tools=[tool])
+    [call] = answer.output
+    assert (call.type, call.name, call.arguments) == ("function_call", "weather", '{"town": "sea"}')
+    result = {"type": "function_call_output", "call_id": call.call_id, "output": "rain"}
+    told = [*HELLO, call.model_dump(exclude_none=True), result]
+    assert acme.responses.create(model="demo-chat", input=told, tools=[tool]).output_text
+
+
+def test_a_broken_response_raises(served: Stack, acme: openai.OpenAI) -> None:
+    with pytest.raises(openai.BadRequestError, match="previous_response_id is not taken"):
+        acme.responses.create(model="demo-chat", input="x", previous_response_id="resp_1")
+    with pytest.raises(openai.NotFoundError):
+        acme.responses.retrieve("resp_1")
+
+
+def test_texts_are_embedded(acme: openai.OpenAI) -> None:
+    answer = acme.embeddings.create(model="demo-chat", input=["Hello", "there"], dimensions=8)
+    assert [len(vector.embedding) for vector in answer.data] == [8, 8]
+    assert answer.usage.prompt_tokens > 0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from scheduling.simulate.server import http, messages, pooling, wire
+from scheduling.simulate.server import http, messages, pooling, responses, wire
 from scheduling.simulate.server.call import Call, Event
 from scheduling.simulate.server.compose import Arrival, Composer
 from scheduling.simulate.server.errors import ApiError, bad_request, busy
@@ -61,6 +61,12 @@ def _pooling(
 ROUTES: dict[str, Route] = {
     "/v1/chat/completions": CHAT,
     "/v1/completions": COMPLETIONS,
+    "/v1/responses": Route(
+        responses.ResponsesRequest,
+        lambda composer, asked, arrival: composer.chat(responses.as_chat(asked), arrival),
+        responses.body,
+        responses.ResponseEvents,
+    ),
     "/v1/messages": Route(
         messages.MessagesRequest,
         lambda composer, asked, arrival: composer.chat(messages.as_chat(asked), arrival),

@@ -18,7 +18,7 @@ _OPENAI = (
     "presence_penalty user metadata modalities audio prediction reasoning_effort service_tier "
     "store verbosity web_search_options safety_identifier prompt_cache_key "
     "system stop_sequences top_k thinking input dimensions encoding_format query documents top_n "
-    "text_1 text_2"
+    "text_1 text_2 instructions max_output_tokens"
 )
 OPENAI_FIELDS = frozenset(_OPENAI.split())
 

@@ -9,15 +9,21 @@ import pytest
 from tests.acceptance.gateway.caller import CHAT, HELLO, Answer, Caller
 from tests.acceptance.gateway.rig import Rig
 
+RESPONSES = "/v1/responses"
 MESSAGES = "/v1/messages"
 BODIES: dict[str, dict[str, Any]] = {
     CHAT: {"messages": HELLO},
     "/v1/completions": {"prompt": "Once upon"},
+    RESPONSES: {"input": "Hello there"},
     MESSAGES: {"messages": HELLO, "max_tokens": 30},
     "/v1/embeddings": {"input": ["Once upon", "a time"]},
     "/v1/rerank": {"query": "Once upon", "documents": ["a time", "upon a hill"]},
     "/v1/score": {"text_1": "Once upon", "text_2": "a time"},
     "/tokenize": {"prompt": "Once upon a time"},
+}
+TYPED = {  # the first and the last event of their streams
+    RESPONSES: ("response.created", "response.completed"),
+    MESSAGES: ("message_start", "message_stop"),
 }
 POOLING = ("/v1/embeddings", "/v1/rerank", "/v1/score")
 
@@ -84,46 +90,73 @@ def test_an_engine_that_fails_is_left_for_another_one(rig: Rig, path: str) -> No
     assert [row["status"] for row in rig.records(alice.tenant, 2)] == [200, 200]
 
 
-def test_messages_are_metered_whole_and_streamed(rig: Rig) -> None:
+@pytest.mark.parametrize("path", TYPED)
+def test_typed_streams_and_whole_answers_are_metered(rig: Rig, path: str) -> None:
     alice = rig.tenant()
     rig.engine.script("in=20,cached=15,out=3")
     for stream in (False, True):
-        answer = ask(alice, MESSAGES, stream=stream)
+        answer = ask(alice, path, stream=stream)
         row = rig.record(answer)
         assert used(row) == (20, 15, 3)
         assert (row["usage_source"], row["cost"], row["finish_reason"]) == ("engine", 23, "stop")
         seen = rig.engine.saw(answer.id)
         assert seen is not None
-        assert (seen["path"], seen["priority"]) == (MESSAGES, 11)
-    assert [event["type"] for event in answer.events][:2] == [
-        "message_start",
-        "content_block_start",
-    ]
-    assert answer.events[-1] == {"type": "message_stop"}
+        assert (seen["path"], seen["priority"]) == (path, 11)
+    first, last = TYPED[path]
+    assert (answer.events[0]["type"], answer.events[-1]["type"]) == (first, last)
+    assert not answer.done
 
 
-def test_a_stream_of_messages_without_usage_is_counted(rig: Rig) -> None:
+@pytest.mark.parametrize("path", TYPED)
+def test_a_typed_stream_without_usage_is_counted(rig: Rig, path: str) -> None:
     alice = rig.tenant()
     rig.engine.script("out=25,nousage,gap=1ms")
-    row = rig.record(ask(alice, MESSAGES, stream=True))
+    row = rig.record(ask(alice, path, stream=True))
     assert (row["usage_source"], row["completion_tokens"]) == ("counted", 25)
 
 
-@pytest.mark.parametrize(
-    ("words", "status", "code"),
-    [("out=50,cut@3", 502, "api_error"), ("out=50,error@3", 502, "api_error")],
-)
-def test_a_broken_stream_of_messages_ends_with_an_error_event(
-    rig: Rig, words: str, status: int, code: str
-) -> None:
+@pytest.mark.parametrize("path", TYPED)
+@pytest.mark.parametrize("words", ["out=50,cut@3", "out=50,error@3"])
+def test_a_broken_typed_stream_ends_with_an_error_event(rig: Rig, path: str, words: str) -> None:
     alice = rig.tenant()
     rig.engine.script(words)
-    answer = ask(alice, MESSAGES, stream=True)
+    answer = ask(alice, path, stream=True)
     assert answer.events[-1]["type"] == "error"
-    assert answer.error["type"] == code
     row = rig.record(answer)
-    assert (row["status"], row["finish_reason"], row["completion_tokens"]) == (status, "error", 3)
+    assert (row["status"], row["finish_reason"], row["completion_tokens"]) == (502, "error", 3)
     assert row["usage_source"] == "counted"
+
+
+def test_a_response_can_not_be_built_on_or_asked_for(rig: Rig) -> None:
+    alice = rig.tenant()
+    kept = ask(alice, RESPONSES, store=True)
+    assert kept.json["store"] is False
+    seen = rig.engine.saw(kept.id)
+    assert seen is not None
+    assert seen["body"]["store"] is False
+    refused = ask(alice, RESPONSES, previous_response_id=kept.json["id"])
+    assert (refused.status, refused.error["param"]) == (400, "previous_response_id")
+    assert alice.get(f"{RESPONSES}/{kept.json['id']}").status == 404
+    assert ask(alice, RESPONSES, background=True).error["param"] == "background"
+
+
+def test_every_endpoint_moves_the_same_limit_and_has_its_row(rig: Rig) -> None:
+    """D14. Thirty units each, of which embeddings have all in the prompt."""
+    budget = {"name": "burst", "kind": "burst", "cost": 100, "refill_per_second": 0.001}
+    alice = rig.tenant(model=rig.pool(), budgets=[budget])
+    bounds = {CHAT: "max_tokens", "/v1/completions": "max_tokens", "/v1/embeddings": None}
+    bounds |= {RESPONSES: "max_output_tokens", MESSAGES: "max_tokens"}
+    answers = []
+    for path, bound in bounds.items():
+        rig.engine.script("in=10,out=20" if bound else "in=15")  # of each of its two texts
+        answers.append(ask(alice, path, **({bound: 20} if bound else {})))
+    statuses = [answer.status for answer in answers]
+    assert statuses[:3] == [200, 200, 200]
+    assert 429 in statuses[3:]
+    assert statuses[statuses.index(429) :] == [429] * statuses[3:].count(429)
+    rows = rig.records(alice.tenant, 5)
+    assert [row["status"] for row in rows] == statuses
+    assert [row["cost"] for row in rows if row["status"] == 200] == [30] * statuses.count(200)
 
 
 def test_a_caller_that_leaves_a_message_pays_what_it_got(rig: Rig) -> None:

@@ -11,7 +11,7 @@ import pytest
 from gateway.app import CALLS, PROBES, GatewayApp, is_ours
 from gateway.exchange import Message
 from tests.unit.gateway.cast import SECRET, A
-from tests.unit.gateway.world import HELLO, World
+from tests.unit.gateway.world import ASKED, World
 
 
 class Service:
@@ -76,16 +76,6 @@ async def ask(
     return Answer(sent)
 
 
-ASKED: dict[str, dict[str, Any]] = {
-    "/v1/chat/completions": {"messages": HELLO},
-    "/v1/completions": {"prompt": "Once"},
-    "/v1/embeddings": {"input": "Once"},
-    "/v1/rerank": {"query": "Once", "documents": ["upon", "a time"]},
-    "/v1/score": {"text_1": "Once", "text_2": ["upon"]},
-    "/tokenize": {"prompt": "Once"},
-}
-
-
 async def models(key: str) -> list[str]:
     answer = await ask("/v1/models", key=key)
     assert answer.json["object"] == "list"
@@ -97,7 +87,7 @@ async def test_each_kind_of_call_reaches_its_engine(path: str) -> None:
     world = World()
     service = Service()
     service.calls = world.calls
-    answer = await ask(path, "POST", body={"model": "chat", **ASKED[path]}, service=service)
+    answer = await ask(path, "POST", body={"model": "chat", **ASKED[CALLS[path]]}, service=service)
     assert answer.status == 200
     base = A if path.startswith("/v1") else A.removesuffix("/v1")
     assert [str(request.url) for request in world.asked] == [base + path.removeprefix("/v1")]
@@ -152,7 +142,7 @@ async def test_what_is_not_there_is_a_404_in_the_dialect_of_clients_and_reaches_
     world, service = World(), Service()
     service.calls = world.calls
     for method in ("POST", "GET", "DELETE"):
-        answer = await ask(path, method, body=ASKED["/v1/chat/completions"], service=service)
+        answer = await ask(path, method, body=ASKED["chat"], service=service)
         assert (answer.status, answer.json["error"]["code"]) == (404, "invalid_request")
         assert path in answer.json["error"]["message"]
         assert answer.headers["content-type"] == "application/json"
@@ -164,7 +154,7 @@ async def test_an_escaped_spelling_is_none(path: str) -> None:
     world, service = World(), Service()
     service.calls = world.calls
     escaped = path[:-1].encode() + b"%%%02x" % ord(path[-1])
-    answer = await ask(path, "POST", body=ASKED[path], service=service, raw_path=escaped)
+    answer = await ask(path, "POST", body=ASKED[CALLS[path]], service=service, raw_path=escaped)
     assert answer.status == 404
     assert world.asked == []
 

@@ -36,6 +36,18 @@ SSE = {"content-type": "text/event-stream; charset=utf-8"}
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
 
 
+ASKED: dict[Kind, dict[str, Any]] = {
+    "chat": {"messages": HELLO},
+    "completions": {"prompt": "Once"},
+    "responses": {"input": "Once", "instructions": "Be brief"},
+    "messages": {"messages": HELLO, "max_tokens": 9, "system": "Be brief"},
+    "embeddings": {"input": ["Once", "upon"]},
+    "rerank": {"query": "Once", "documents": ["upon", {"text": "a time"}]},
+    "score": {"text_1": "Once", "text_2": ["upon"]},
+    "tokenize": {"prompt": "Once"},
+}
+
+
 class Stream(httpx.AsyncByteStream):
     """Gives its pieces; then ends, breaks, or waits for ever."""
 
@@ -189,8 +201,7 @@ class World:
     ) -> Caller:
         self.replies += replies
         if body is None:
-            said = {"messages": HELLO} if kind == "chat" else {}
-            body = json.dumps({"model": "chat", **said, **fields}).encode()
+            body = json.dumps({"model": "chat", **ASKED[kind], **fields}).encode()
         secret = SECRET.get(key, key.encode())
         raw = [(b"authorization", b"Bearer " + secret)]
         raw += [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
