@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run install test check explore bench lock clean
+.PHONY: run install test check explore bench screenshots lock clean
 
 run: install
 	@$(PY) -m fairlane.quickstart
@@ -33,6 +33,9 @@ $(VENV)/.run: requirements/run.txt | $(PY)
 $(VENV)/.test: requirements/test.txt | $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/test.txt
 	@touch $@ $(VENV)/.run
+
+screenshots: $(VENV)/.test  ## every page of the console under the demo's traffic, into docs/; takes some minutes
+	@$(PY) -m tests.screenshots
 
 lock: $(VENV)/.test  ## after a change of pyproject.toml
 	$(PY) -m pip install --quiet uv
