@@ -187,13 +187,20 @@ class _Query:
 
     def _select(self, level: int, what: str, source: str, condition: str) -> str:
         table, moment = (RECORDS, "at") if level == RECORD else (self._table(level), "start")
-        names = ", ".join(("p.bucket", *(f"t.{name}" for name in self.by)))
+        columns = ", ".join((*(f"t.{name}" for name in self.by), what))
         extra = f" AND {condition}" if condition else ""
-        # CROSS JOIN keeps SQLite to this order: each piece is one search in the table's index.
-        return (
-            f"SELECT {names}, {what} FROM p{level} p CROSS JOIN {table} t{source} "  # noqa: S608
-            f"WHERE t.{moment} >= p.since AND t.{moment} < p.until{self._conditions}{extra}"
-        )
+        return within(f"p{level}", columns, f"{table} t{source}", moment, self._conditions + extra)
+
+
+def within(pieces: str, columns: str, source: str, moment: str, conditions: str) -> str:
+    """A select of what is in each piece, with its bucket first. Each piece is to be one search in
+    an index: SQLite keeps to the order of a CROSS JOIN; PostgreSQL is kept from reading a whole
+    table for all pieces at once by the OFFSET."""
+    asked = f"t.{moment} >= p.since AND t.{moment} < p.until{conditions}"
+    if connection.vendor == "postgresql":
+        inner = f"SELECT {columns} FROM {source} WHERE {asked} OFFSET 0"  # noqa: S608
+        return f"SELECT p.bucket, piece.* FROM {pieces} p CROSS JOIN LATERAL ({inner}) AS piece"  # noqa: S608
+    return f"SELECT p.bucket, {columns} FROM {pieces} p CROSS JOIN {source} WHERE {asked}"  # noqa: S608
 
 
 def _moment(seconds: int) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from django.db import connection
 
 from metering.core.cover import MINUTE, QUARTER, Piece, cover
+from metering.counting import within
 from metering.history import FIELDS, LARGEST, LIVE
 from metering.rollup import floor, oldest_minute
 
@@ -80,10 +81,9 @@ def _sql(
         places = ", ".join(["(%s, %s, %s)"] * len(found))
         tables.append(f"p{level} (bucket, since, until) AS (VALUES {places})")
         values += [v for p in found for v in (p.bucket, _moment(p.since), _moment(p.until))]
-        selects.append(
-            f"SELECT p.bucket, {inner} FROM p{level} p CROSS JOIN {LIVE[level]._meta.db_table} t "  # noqa: S608
-            f"WHERE t.start >= p.since AND t.start < p.until AND {OF_KIND[kind]}{conditions}"
-        )
+        table = f"{LIVE[level]._meta.db_table} t"
+        asked = f" AND {OF_KIND[kind]}{conditions}"
+        selects.append(within(f"p{level}", inner, table, "start", asked))
     values += list(where.values()) * len(pieces)
     outer = [_added_up(name) for name in fields]
     return (
