@@ -77,10 +77,11 @@ class LoadWatch:
         return {key: (of.max_running, of.max_load) for key, of in found if of is not None}
 
     def refused(self, key: Key) -> None:
-        """The endpoint answered a request that it is full."""
+        """The endpoint answered a request that it is full. Of one that tells no load it counts for
+        nothing: without readings the limit could never grow again."""
         watched = self._watched.get(key)
         held = self._places.held(*key)
-        if watched is None or watched.learner is None or held is None:
+        if watched is None or watched.learner is None or watched.now is None or held is None:
             return
         if watched.learner.refused(held):
             self._apply(watched)

@@ -55,6 +55,7 @@ class Learner:
         self.max_running = max_running
         self.max_load = max_load
         self._has_waited = False  # something, in the engine
+        self._told_full = False  # since the last reading
         self._seen: list[tuple[Reading, Held]] = []
 
     def forget(self) -> None:
@@ -63,12 +64,15 @@ class Learner:
 
     def refused(self, held: Held) -> bool:
         """The engine said that it is full, to a request that was within the limits; whether they
-        changed."""
-        self._has_waited = True
+        changed. Of several that it refused since the last reading one counts."""
+        if self._told_full:
+            return False
+        self._has_waited = self._told_full = True
         return self._set(min(self.max_running, held.running - 1), self.max_load)
 
     def observe(self, reading: Reading, held: Held) -> bool:
         """Whether the limits changed."""
+        self._told_full = False
         self._seen.append((reading, held))
         if len(self._seen) < READINGS:
             return False

@@ -149,6 +149,7 @@ async def test_an_engine_that_says_it_is_full_takes_less() -> None:
         tickets = [Ticket(f"r{n}", "chat", "standard", "alice", "", 1.0, 1.0) for n in range(9)]
         for ticket in tickets:
             await here.scheduler.acquire(ticket, 5)
+        await here.engine.until(lambda: "engine" in here.watch.live(here.key))
         here.watch.refused(here.key)
         assert here.limit() == 8
         here.watch.refused(("chat", "http://nowhere/v1"))
@@ -157,4 +158,7 @@ async def test_an_engine_that_says_it_is_full_takes_less() -> None:
 async def test_kinds_that_tell_nothing_are_not_asked() -> None:
     async with rig(kind="openai") as here:
         assert here.watch.live(here.key) == {"auto": True}
+        await here.scheduler.acquire(Ticket("r", "chat", "standard", "alice", "", 1.0, 1.0), 5)
+        here.watch.refused(here.key)
+        assert here.limit() == 16, "it could never grow again"
         assert not [t for t in asyncio.all_tasks() if t.get_name() == f"load {here.engine.url}"]

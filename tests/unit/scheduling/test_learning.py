@@ -153,4 +153,7 @@ def test_an_engine_that_says_it_is_full_is_believed() -> None:
     learner = Learner(*START)
     assert learner.refused(Held(9, 100, True))
     assert learner.max_running == 8
-    assert not learner.refused(Held(16, 100, True)), "a refusal of what was sent before that"
+    assert not learner.refused(Held(8, 100, True)), "of those that it refuses at once, one counts"
+    learner.observe(BUSY, Held(8, 100, True))
+    assert learner.refused(Held(8, 100, True))
+    assert learner.max_running == 7
