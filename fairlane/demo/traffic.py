@@ -41,7 +41,7 @@ WRITING = Shape("long generation", (50, 200), (300, 900), (0.5, 2.0))
 AGENT = Shape("agent", (100, 600), (20, 80), (1.0, 3.0), calls=6, stream=False)
 BATCH = Shape("batch", (1500, 3000), (20, 80), (0.5, 2.0), stream=False)
 NOISY = Shape("noisy neighbour", (1500, 5000), (200, 500), (0.0, 0.1))
-BURST = Shape("burst", (5, 15), (5, 10), (8.0, 10.0), same_tokens=0, at_once=120, stream=False)
+BURST = Shape("burst", (5, 15), (5, 10), (8.0, 10.0), same_tokens=0, at_once=280, stream=False)
 
 
 @dataclass(frozen=True, slots=True)
