@@ -34,6 +34,20 @@ def test_an_account_is_made_given_another_role_and_disabled(admin: Client) -> No
     assert {"role", "tenant", "enabled", ""} == set(fields)
 
 
+def test_an_admin_who_is_disabled_is_refused_like_anybody_else(admin: Client) -> None:
+    """R09: being blocked is asked at each call, whatever the role."""
+    made = admin.post(f"{V1}/users/", {"username": "nora", "role": "admin"}, JSON).json()
+    nora = Client(headers={"authorization": f"Token {made['token']}"})
+    assert nora.get(f"{V1}/tenants/").status_code == 200
+    page = f"{V1}/users/nora/"
+    for enabled, status in ((False, 401), (True, 200)):
+        changed = admin.patch(page, {"enabled": enabled}, JSON, headers={"If-Match": "*"})
+        assert changed.status_code == 200
+        assert nora.get(f"{V1}/tenants/").status_code == status
+        order = {"name": f"t{status}", "tier": "open"}
+        assert (nora.post(f"{V1}/tenants/", order, JSON).status_code == 401) is not enabled
+
+
 def test_a_token_that_was_just_made_opens_the_api(admin: Client) -> None:
     order = {"name": "ci", "role": "operator", "expires_days": 7}
     made = admin.post(f"{V1}/tokens/", order, JSON).json()
