@@ -23,6 +23,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "auto_capacity": (),
     "records": ("--records", "10000", "--rounds", "3"),
     "stream_meter": (),
+    "dashboards": ("--records", "20000", "--days", "3"),  # whole: see docs/benchmarks.md
     "console_pages": ("--scale", "0.1", "--over", "50"),
 }
 LONGEST_S = 300.0

@@ -67,13 +67,14 @@ def measure(client: Client, address: str, rounds: int) -> tuple[float, float, in
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--records", type=int, default=200_000)
+    parser.add_argument("--days", type=int, default=90)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     logging.disable(logging.INFO)
     setup_test_environment()
     call_command("migrate", verbosity=0)
     if not UsageRow.objects.exists():
-        seed(options.records, 90)
+        seed(options.records, options.days)
     person = Membership.objects.filter(role="admin").first()
     who = person.user if person else builders.user("ada", "admin")
     client = Client()
