@@ -38,18 +38,46 @@ def free_again(rig: Rig, caller: Caller) -> None:
     rig.running(caller.tenant, 0)
 
 
+def test_an_endpoint_that_fails_every_request_is_left_though_its_checks_succeed(rig: Rig) -> None:
+    """It fails at once, so that it would be the emptiest and be asked first by all."""
+    model = rig.pool(endpoints=[{"url": engine.url} for engine in rig.engines])
+    alice = rig.tenant()
+    first, second = rig.engines
+    first.script("status=500")
+    answers = [alice.chat(model=model, messages=new(n), max_tokens=1) for n in range(8)]
+    assert {answer.status for answer in answers} == {200}
+    assert {rig.record(answer)["endpoint"] for answer in answers} == {second.url}
+    assert sum(len(first.seen(answer.id)) for answer in answers) == 5
+
+    def endpoint() -> Any:
+        return rig.live()["pools"][model]["endpoints"][first.url]
+
+    until(lambda: not endpoint()["available"], "the endpoint is out")
+    first.script()
+    until(lambda: endpoint()["available"], "it is back")
+    known = endpoint()
+    assert known["simulated"] is True
+    assert known["version"].endswith("+simulated")
+    assert known["fingerprint"]
+    assert known["priority_ignored"] is False
+    live = rig.live()["pools"]["plain"]["endpoints"][first.url]
+    assert live["priority_ignored"] is True, "lanes differ, and `openai` knows no priority"
+    until(lambda: "engine" in endpoint(), "its load is known")
+
+
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("words", ["status=500", "status=503", "status=429", "in=9,out=50,cut@0"])
 def test_a_failed_call_is_tried_once_elsewhere_and_recorded_once(
     rig: Rig, words: str, stream: bool
 ) -> None:
     """R44."""
+    model = rig.pool(endpoints=[{"url": engine.url} for engine in rig.engines])
     alice = rig.tenant(limits={"max_running": 2})
     first, second = rig.engines
     first.script(words)
     moved = []
     for number in range(4):
-        answer = alice.chat(model="pair", messages=new(number), stream=stream, max_tokens=4)
+        answer = alice.chat(model=model, messages=new(number), stream=stream, max_tokens=4)
         assert answer.status == 200
         assert rig.record(answer)["endpoint"] == second.url
         assert second.saw(answer.id)
