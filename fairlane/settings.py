@@ -182,7 +182,7 @@ DEFAULT_FROM_EMAIL = given.env.str("EMAIL_FROM", default="fairlane@localhost")
 globals().update(given.mail(EMAIL_URL))
 
 # --- Celery ---------------------------------------------------------------------------------
-CELERY_BROKER_URL = REDIS_URL or "filesystem://localhost"
+CELERY_BROKER_URL = REDIS_URL or "folder://localhost"
 if not REDIS_URL:
     CELERY_BROKER_TRANSPORT_OPTIONS = given.broker_folders(FAIRLANE_DATA_DIR / "broker")
 CELERY_TASK_IGNORE_RESULT = True
