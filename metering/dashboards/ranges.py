@@ -19,6 +19,7 @@ from django.http import QueryDict
 from django.utils.timezone import get_current_timezone
 
 from metering.rollup import floor
+from tenants.moments import read_moment
 
 MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
 STEPS = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, DAY)
@@ -142,12 +143,10 @@ def moments(asked: Mapping[str, str], at: datetime) -> tuple[datetime, datetime]
 
 def moment(field: str, text: str, zone: tzinfo | None = None) -> datetime:
     """To the minute. Raises: ValueError."""
-    try:
-        at = datetime.fromisoformat(text)
-        aware = at if at.tzinfo else at.replace(tzinfo=zone or get_current_timezone())
-        return floor(aware, 60)
-    except (ValueError, OverflowError):
-        raise ValueError(f"{field} is “{text[:40]}”; it takes a time such as {EXAMPLE}.") from None
+    at = read_moment(text, zone or get_current_timezone())
+    if at is None:
+        raise ValueError(f"{field} is “{text[:40]}”; it takes a time such as {EXAMPLE}.")
+    return floor(at, 60)
 
 
 def canonical(asked: Mapping[str, str]) -> dict[str, str]:
@@ -155,11 +154,10 @@ def canonical(asked: Mapping[str, str]) -> dict[str, str]:
     found = {}
     for field in ("since", "until"):
         try:
-            at = datetime.fromisoformat(asked.get(field) or "")
+            if datetime.fromisoformat(asked.get(field) or "").tzinfo is None:
+                found[field] = stamp(moment(field, asked[field]))
         except ValueError:
             continue
-        if at.tzinfo is None:
-            found[field] = stamp(moment(field, asked[field]))
     return found
 
 

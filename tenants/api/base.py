@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeVar
 
@@ -22,7 +23,7 @@ from rest_framework.views import APIView, exception_handler
 
 from tenants.api.pages import check_known
 from tenants.api.schemas import Reason, read
-from tenants.core.issue import Issue
+from tenants.core.issue import Issue, short
 from tenants.core.permissions import Action
 from tenants.errors import Conflict, NotAllowed, NotFound, PolicyRefused
 from tenants.gate import Viewer, viewer_of
@@ -32,13 +33,37 @@ Order = TypeVar("Order", bound=Reason)
 
 
 class Json(JSONParser):
-    """One that is nested too deeply is a wrong body like any other."""
+    """Strictly what RFC 8259 says of JSON between systems: UTF-8 text whose objects name each
+    field once. Of a field given twice only one value would count, unseen."""
 
-    def parse(self, *args: Any, **kwargs: Any) -> Any:
+    def parse(self, stream: Any, *_: Any, **__: Any) -> Any:
         try:
-            return super().parse(*args, **kwargs)
+            text = str(stream.read(), "utf-8")
+            found = json.loads(text, parse_constant=no_number, object_pairs_hook=each_once)
+            json.dumps(found, ensure_ascii=False).encode()
         except RecursionError:
             raise exceptions.ParseError("the body is nested too deeply") from None
+        except UnicodeEncodeError:
+            message = (
+                r"the body has half of a surrogate pair, such as \ud800; send whole characters"
+            )
+            raise exceptions.ParseError(message) from None
+        except ValueError as error:
+            raise exceptions.ParseError(f"the body is not JSON: {error}") from None
+        return found
+
+
+def no_number(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"{short(name)} is given twice")
+        found[name] = value
+    return found
 
 
 class MayDoThat(BasePermission):

@@ -50,7 +50,7 @@ class PolicyApi(Api):
     def expected(self) -> int | None:
         """The revision that the caller has seen."""
         given = self.if_match()
-        if given is not None and not given.isdecimal():
+        if given is not None and not (given.isdecimal() and len(given) <= 9):
             message = f'If-Match is {short(given)}; it takes the policy\'s ETag, such as "7", or *'
             raise refused("If-Match", given, message)
         return None if given is None else int(given)

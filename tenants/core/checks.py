@@ -13,12 +13,18 @@ from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo
 
 METADATA_HOSTS = frozenset({"metadata", "metadata.google.internal", "instance-data"})
-METADATA_ADDRESSES = frozenset({"100.100.100.200", "fd00:ec2::254", "fd20:ce::254"})
+METADATA_ADDRESSES = frozenset(  # Alibaba, Azure's host, Oracle's old one, AWS, Google
+    {"100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"}
+)
 OWN_VARIABLES = frozenset(
     {"SECRET_KEY", "DATABASE_URL", "REDIS_URL", "ALLOWED_HOSTS", "DJANGO_SETTINGS_MODULE", "PATH"}
 )
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+# NAT64, its local prefix, IPv4-translated and IPv4-compatible: the last 32 bits are IPv4.
+IPV4_AT_END = tuple(
+    ipaddress.IPv6Network(each)
+    for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96")
+)
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
 NUMBER_AT_END = re.compile(r"(.*\.)?(\d+|0[xX][0-9a-fA-F]*)\.?")
@@ -79,12 +85,13 @@ def no_metadata_host(host: str) -> None:
 
 
 def _embedded(address: Address) -> Address:
-    """The IPv4 address that a mapped, 6to4 or NAT64 address leads to."""
+    """The IPv4 address that a mapped, translated or tunnelled address leads to."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
-    if address in NAT64:
+    if any(address in network for network in IPV4_AT_END):
         return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or address
+    teredo = address.teredo[1] if address.teredo else None
+    return address.ipv4_mapped or address.sixtofour or teredo or address
 
 
 def engine_variable(value: str) -> str:

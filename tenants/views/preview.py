@@ -24,6 +24,7 @@ from tenants.models import PolicyRevision
 from tenants.services.objects import Proposal
 from tenants.services.plans import Edit, Plan, Unseen, apply_plan, plan
 from tenants.views.answers import MOST_CHANGES, Place, actor, reason, tell
+from tenants.views.keyset import is_whole
 
 OWN = (
     "csrfmiddlewaretoken",
@@ -73,7 +74,7 @@ def base_of(request: HttpRequest) -> int:
     """The revision that the author saw; what is in force where the page does not say."""
     given = request.POST.get("base", "")
     current = selectors.current_revision()
-    return int(given) if given.isdecimal() and int(given) <= current else current
+    return int(given) if is_whole(given) and int(given) <= current else current
 
 
 def run(request: HttpRequest, asked: Asked) -> HttpResponse:

@@ -63,6 +63,35 @@ def test_a_body_of_another_kind(admin: Client) -> None:
     told(answer, 415)
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"document": "\\ud800"}', "surrogate"),
+        (b'{"document": {"version": "\\udfff"}}', "surrogate"),
+        (b'{"document": {"version": 1, "version": 2}}', "'version' is given twice"),
+        (b'{"document": NaN}', "NaN is no number"),
+        (b'{"document": "\xff"}', "utf-8"),
+        (b"{" + b'"n": ' + b"9" * 5000 + b"}", "limit"),
+        (b"{", "not JSON"),
+    ],
+)
+def test_a_body_that_is_no_strict_json(admin: Client, body: bytes, said: str) -> None:
+    answer = admin.post("/api/v1/policy/diff/", body, "application/json")
+    assert said in told(answer, 400)
+
+
+@pytest.mark.parametrize("etag", ["9" * 5000, '"' + "9" * 20 + '"', "x", '"-1"'])
+def test_a_revision_that_is_none(admin: Client, etag: str) -> None:
+    answer = admin.post(
+        "/api/v1/policy/rollback/",
+        {"revision": 1},
+        "application/json",
+        headers={"If-Match": etag},
+    )
+    assert answer.status_code == 400
+    assert answer.json()["errors"][0]["field"] == "If-Match"
+
+
 def test_a_session_without_its_csrf_token(people: dict[str, Any]) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(people["admin"])

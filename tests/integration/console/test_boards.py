@@ -108,6 +108,23 @@ def test_a_wrong_range_is_told_and_the_usual_one_is_shown(
         assert answer.context["span"].key == ("24h" if "usage" in page else "1h")
 
 
+@pytest.mark.parametrize("zone", ["Asia/Tokyo", "America/New_York"])
+@pytest.mark.parametrize(
+    "query",
+    [
+        "since=0001-01-01T00:00&until=0001-01-01T05:00",
+        "since=0001-01-01T00:00Z&until=0001-01-01T05:00Z",
+        "since=9999-12-31T20:00Z&until=9999-12-31T23:59Z",
+    ],
+)
+def test_a_time_that_no_zone_can_tell_is_told_to_be_wrong(
+    admin: Client, zone: str, query: str
+) -> None:
+    admin.cookies["tz"] = zone
+    for page in ("/", "/usage/"):
+        assert "it takes a time such as" in admin.get(f"{page}?{query}").content.decode()
+
+
 def test_operators_look_and_tenants_people_do_not(as_: Callable[[str], Client]) -> None:
     for name in KINDS:
         assert as_("operator").get(address(name)).status_code == 200

@@ -205,3 +205,10 @@ def test_a_tenants_admin_makes_keys_for_its_own_tenant_only(as_: Any) -> None:
 
 
 ROWS = {"budgets-TOTAL_FORMS": "0", "budgets-INITIAL_FORMS": "0"}
+
+
+@pytest.mark.parametrize("base", ["9" * 5000, "-1", "²", ""])
+def test_a_base_that_is_no_revision_is_the_one_in_force(admin: Client, base: str) -> None:
+    sent = filled(admin.get("/tenants/acme/edit/"), step="preview", weight="3")
+    answer = admin.post("/tenants/acme/edit/", sent | {"base": base})
+    assert 'name="base" value="1"' in answer.content.decode()
