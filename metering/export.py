@@ -5,11 +5,13 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from typing import Any, Literal
 
 import msgspec
 
 from metering.core.record import UsageRecord
+from tenants.core.text import no_formula
 
 Format = Literal["jsonl", "csv"]
 FIELDS = tuple(name for name in UsageRecord.__struct_fields__ if name != "accounts")
@@ -31,8 +33,15 @@ def _csv(records: Iterable[UsageRecord]) -> Iterator[str]:
     writer.writeheader()
     for record in records:
         yield _taken(buffer)
-        writer.writerow({**_fields(record), "at": record.at.isoformat().replace("+00:00", "Z")})
+        writer.writerow({name: _cell(value) for name, value in _fields(record).items()})
     yield _taken(buffer)
+
+
+def _cell(value: Any) -> Any:
+    """Callers choose a record's model and interaction, and a spreadsheet may open the file."""
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    return no_formula(value) if isinstance(value, str) else value
 
 
 def _fields(record: UsageRecord) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from django.http import HttpResponse
 
 from metering.dashboards.figures import Figure, Values
+from tenants.core.text import no_formula
 
 Cell = str | float | int | None
 
@@ -47,8 +48,7 @@ def by_time(
 def as_csv(chart: Chart, file: str) -> HttpResponse:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
-    writer.writerow(chart.header)
-    writer.writerows([_plain(cell) for cell in row] for row in chart.rows)
+    writer.writerows([_plain(cell) for cell in row] for row in (chart.header, *chart.rows))
     response = HttpResponse(buffer.getvalue(), content_type="text/csv; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{file}-{chart.name}.csv"'
     return response
@@ -58,6 +58,4 @@ def _plain(cell: Cell) -> Cell:
     """Whole numbers without their .0; a text that a spreadsheet would run is made harmless."""
     if isinstance(cell, float) and cell.is_integer():
         return int(cell)
-    if isinstance(cell, str) and cell.startswith(("=", "+", "-", "@", "\t", "\r")):
-        return f"'{cell}"
-    return cell
+    return no_formula(cell) if isinstance(cell, str) else cell

@@ -20,6 +20,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from tenants.core.permissions import Action
+from tenants.core.text import no_formula
 from tenants.gate import viewer
 from tenants.models import AuditEntry
 from tenants.models.history import Beginning
@@ -58,7 +59,6 @@ COLUMNS = (
     "reason",
     "revision",
 )
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run what begins with one
 
 
 def audit(request: HttpRequest) -> HttpResponseBase:
@@ -161,6 +161,4 @@ def taken(buffer: io.StringIO) -> str:
 def cell(value: Any) -> Any:
     if isinstance(value, dict | list | bool):
         return json.dumps(value)
-    if isinstance(value, str) and value.startswith(FORMULA):
-        return f"'{value}"
-    return value
+    return no_formula(value) if isinstance(value, str) else value

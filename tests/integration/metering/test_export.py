@@ -58,6 +58,14 @@ def test_csv_says_the_same():
     assert rows[0]["at"] == "2026-11-29T12:00:30.250000Z"
 
 
+@pytest.mark.parametrize("sign", "=+-@\t\r\n")
+def test_a_spreadsheet_runs_nothing_that_a_caller_named(sign):
+    named = record(request_id="evil", model=f"{sign}1+1", interaction="x\r=y")
+    row = next(csv.DictReader(io.StringIO("".join(export.lines([named], "csv")))))
+    plain = sign.replace("\r", "\n")
+    assert (row["model"], row["interaction"]) == (f"'{plain}1+1", "x\n=y")
+
+
 def test_it_is_narrowed_by_tenant_and_half_open_time():
     assert ids("--tenant", "bob") == ["bobs"]
     assert ids("--since", "2026-11-29T12:01:30.250Z") == ["bobs", "late"]
