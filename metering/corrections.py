@@ -21,10 +21,12 @@ from metering.models import BudgetWindow, Correction
 from metering.restore import budget_index, load_returning
 from metering.store import BudgetOf
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
+from tenants.core.text import plain
 from tenants.selectors import load_snapshot
-from tenants.services import Actor, record_counter, require
+from tenants.services import Actor, hold, record_counter, require
 
 MOST_UNITS = 1e15
+LONGEST_ID = 500  # that of a form holds the account
 
 
 class CannotCorrect(ValueError):
@@ -64,8 +66,11 @@ def correct(
         tenants.errors.NotAllowed: the actor may not edit policy.
     """
     require(actor, "policy.edit")
-    if not reason.strip():
+    reason = plain(reason).strip()
+    if not reason:
         raise CannotCorrect("reason", "a correction needs a reason")
+    if given_id and not (given_id.isprintable() and len(given_id) <= LONGEST_ID):
+        raise CannotCorrect("id", f"id takes up to {LONGEST_ID} printable characters")
     if not units or abs(units) > MOST_UNITS or units != units:
         raise CannotCorrect("units", "units takes a number that is not zero, up to 1e15")
     window = _window(load_snapshot(), account, at)
@@ -81,6 +86,7 @@ def correct(
         return before
     try:
         with transaction.atomic():
+            hold()  # or of two at the same time both would tell the audit the same `old`
             old = _used(account, window)
             record_counter(actor, account, old, old + units, reason)
             _move(account, window, units)

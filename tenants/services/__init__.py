@@ -19,7 +19,7 @@ from tenants.services.objects import (
     object_etag,
 )
 from tenants.services.second_factor import require_totp, reset_totp
-from tenants.services.state import on_change
+from tenants.services.state import hold, on_change
 from tenants.services.tokens import (
     create_service_token,
     renew_token,
@@ -57,6 +57,7 @@ __all__ = [
     "end_sessions",
     "etag_of",
     "expire_key",
+    "hold",
     "note_use",
     "object_etag",
     "on_change",

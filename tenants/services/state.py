@@ -46,6 +46,13 @@ def bump() -> int:
     return PolicyState.objects.values_list("version", flat=True).get(id=1)
 
 
+def hold() -> None:
+    """Until the commit nobody else changes policy, keys or counters: for what is to be read before
+    `bump`. SQLite's transactions do so from their beginning."""
+    PolicyState.read()
+    PolicyState.objects.select_for_update().get(id=1)
+
+
 def announce(version: int) -> None:
     transaction.on_commit(lambda: _tell(version), robust=True)
 

@@ -3,6 +3,7 @@
 1. The text is returned once and stored nowhere; an audit entry never holds it.
 2. A person has one token at a time: a new one ends the one before.
 3. Every token ends. A service token's role and tenant never change: make another one.
+4. Of two who make the same at once the second one waits and finds the first one's (`hold`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tenants.models import AccessToken
 from tenants.services.actors import Actor, require
 from tenants.services.audit import record
 from tenants.services.rows import tenant_row, user_row
+from tenants.services.state import hold
 
 LONGEST_DAYS = 3650
 DEFAULT_DAYS = 365
@@ -54,6 +56,7 @@ def create_service_token(
         raise refused("name", name, f"name is {short(name)}; {takes}")
     until = _end(expires_days)
     with transaction.atomic():
+        hold()
         if AccessToken.objects.filter(name=name, user=None).exists():
             raise refused("name", name, f"name is {short(name)}; a token had it before")
         owner = tenant_row(tenant) if tenant else None
@@ -76,6 +79,7 @@ def renew_token(
     _own_or_manager(actor, username)
     until = _end(expires_days)
     with transaction.atomic():
+        hold()
         user = user_row(username)
         before = _revoke_of(user)
         token, text = issue_for(user, actor, until)

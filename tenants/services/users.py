@@ -23,6 +23,7 @@ from tenants.models import Membership
 from tenants.services.actors import Actor, require
 from tenants.services.audit import record
 from tenants.services.rows import tenant_row, user_row
+from tenants.services.state import hold
 from tenants.services.tokens import issue_for
 
 PASSWORD_BYTES = 15
@@ -52,6 +53,7 @@ def create_user(
     role_fits(role, tenant)
     given = password or _made_up()
     with transaction.atomic():
+        hold()  # of two who make the same the second one is told that the name is taken
         user = _account(username, given)
         _give_role(user, role, tenant, must_change_password=one_time)
         _, token = issue_for(user, actor)
@@ -91,8 +93,8 @@ def change_role(
 
 
 def set_enabled(username: str, enabled: bool, *, actor: Actor, reason: str = "") -> Any:
-    """A disabled user's sessions end and the token is refused at once; enabling brings the token
-    back. The same again changes nothing. Returns the user.
+    """A disabled user's sessions end for good and the token is refused at once; enabling brings the
+    token back. The same again changes nothing. Returns the user.
 
     Raises:
         PolicyRefused: it is the actor's own account, or the last admin's.
@@ -107,6 +109,7 @@ def set_enabled(username: str, enabled: bool, *, actor: Actor, reason: str = "")
             if _is_self(actor, user):
                 raise refused("enabled", enabled, "nobody disables their own account")
             not_the_last_admin(user, "enabled", enabled)
+            Membership.objects.filter(user=user).update(sessions_since=timezone.now())
         user.is_active = enabled
         user.save(update_fields=["is_active"])
         record(

@@ -134,11 +134,15 @@ def test_what_ends_sessions_ends_them_at_once(
     assert AuditEntry.objects.filter(name="alice", reason="left").exists()
 
 
-def test_enabling_lets_in_again(admin: Client) -> None:
+def test_enabling_lets_in_again_but_no_session_from_before(
+    admin: Client, as_: Callable[[str], Client]
+) -> None:
+    before = as_("tenant-admin")
     admin.post("/users/alice/disable/")
     assert sign_in(Client(), "alice", builders.PASSWORD).status_code == 200  # the form again
     admin.post("/users/alice/enable/")
     assert sign_in(Client(), "alice", builders.PASSWORD).status_code == 302
+    assert not is_in(before)
 
 
 def test_a_token_of_somebody_is_renewed_and_revoked(admin: Client) -> None:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 
 import pytest
+from django.db import connection
 from django.test import Client
 
+from metering.corrections import correct
 from metering.models import BudgetWindow, Correction
 from tenants.models import AuditEntry
 from tests import builders
@@ -93,6 +97,8 @@ def test_a_past_window_can_be_set_right(admin):
     [
         ("reason", "", "at least 1 character"),
         ("reason", "  ", "needs a reason"),
+        ("reason", "\x00", "needs a reason"),
+        ("id", "a\x00b", "printable characters"),
         ("units", 0, "not zero"),
         ("units", -1e9, "no more can be given back"),
         ("account", "tenant:acme/burst", "refills by itself"),
@@ -106,6 +112,30 @@ def test_what_is_wrong_is_named_and_nothing_is_changed(admin, field, value, says
     assert says in answer.json()["errors"][0]["message"]
     assert not Correction.objects.exists()
     assert not AuditEntry.objects.filter(kind="budget_counter").exists()
+
+
+def test_an_id_of_any_length_is_refused_by_the_form(admin):
+    filled = form(admin, f"{PAGE}?account={ACME}") | {"units": "3", "reason": "x" * 400}
+    answer = admin.post(PAGE, filled | {"given_id": "z" * 5000})
+    assert "up to 500 printable characters" in answer.content.decode()
+    assert not Correction.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_of_several_at_once_the_audit_tells_each_from_the_one_before(people):
+    together, now = Barrier(3), datetime.now(UTC)
+
+    def one(number):
+        together.wait(timeout=60)
+        try:
+            correct(builders.ROOT, ACME, 1.0, f"number {number}", now)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(3) as pool:
+        list(pool.map(one, range(3)))
+    told = AuditEntry.objects.filter(kind="budget_counter").values_list("old", "new")
+    assert sorted(told) == [(0, 1), (1, 2), (2, 3)]
 
 
 @pytest.mark.parametrize("role", ["operator", "tenant-admin", "tenant-viewer"])
