@@ -68,7 +68,6 @@ class Dialect:
     usage_per_choice: bool = False  # n > 1: a usage frame for each choice, to be summed
     dropped: frozenset[str] = frozenset()  # caller's fields that would get round policy
     counts: Literal["vllm", "llamacpp"] = "vllm"  # how a prompt is counted: upstream.counting
-    health: Literal["health", "models"] = "health"
     metrics: Metrics = field(default_factory=lambda: MappingProxyType({}))  # names at /metrics
     about: About = About()
 
@@ -121,10 +120,8 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             about=About(("/props", "build_info")),
         ),
         # The engines behind llm-d are vLLM and SGLang; its router orders by its own headers.
-        "llm-d": Dialect(
-            "llm-d", flow_headers=True, cache_salt=True, running_usage=True, health="models"
-        ),
-        "openai": Dialect("openai", health="models"),
+        "llm-d": Dialect("llm-d", flow_headers=True, cache_salt=True, running_usage=True),
+        "openai": Dialect("openai"),
     }
 )
 
@@ -132,10 +129,3 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
 def engine_priority(dialect: Dialect, lane_priority: int) -> int:
     """The lane's number as this engine sorts it, within what an engine can hold."""
     return max(-INT64, min(INT64, lane_priority * dialect.priority_sign))
-
-
-def health_url(dialect: Dialect, base_url: str) -> str:
-    """Where to ask whether an endpoint is well; `base_url` is the policy's, with its /v1."""
-    if dialect.health == "models":
-        return f"{base_url}/models"
-    return f"{base_url.removesuffix('/v1')}/health"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects import DIALECTS, INT64, Dialect, engine_priority, health_url
+from gateway.dialects import DIALECTS, INT64, Dialect, engine_priority
 from gateway.wire.request import ParsedCall, parse, rewrite
 from tenants.core.snapshot import EngineKind
 
@@ -181,9 +181,3 @@ def test_unknown_fields_reach_every_engine_as_they_were(
     sent, _ = send(chat(stream=stream, **extra), kind, cache_salt="s", served_model="other")
     assert spelt({name: sent[name] for name in extra}) == spelt(extra)
     assert sent["messages"] == BASE["messages"]
-
-
-def test_health_is_asked_where_each_engine_tells_it() -> None:
-    base = "http://127.0.0.1:9101/v1"
-    assert health_url(DIALECTS["vllm"], base) == "http://127.0.0.1:9101/health"
-    assert health_url(DIALECTS["openai"], base) == "http://127.0.0.1:9101/v1/models"
