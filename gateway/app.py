@@ -79,7 +79,7 @@ class GatewayApp:
             elif path in CALLS and method != "POST":
                 await wrong_method(exchange, method, path, b"POST")
             else:
-                raise ApiError(Outcome.INVALID_REQUEST, f"There is no {path} here.")
+                raise ApiError(voice_of(path).no_path, f"There is no {path} here.")
         except ApiError as error:
             status = 404 if error.outcome is Outcome.INVALID_REQUEST else error.status
             headers = [JSON, *errors.headers(error)]

@@ -153,11 +153,13 @@ def sse_error_event(error: ApiError) -> bytes:
 @dataclass(frozen=True, slots=True)
 class Voice:
     """How an error sounds on a route: as a whole answer (with the request's id), and as the last
-    event of a stream; and what the header is called that carries the id."""
+    event of a stream; what the headers are called that carry the id; and what a path is that is not
+    there (Anthropic has a type for it, OpenAI no code)."""
 
     body: Callable[[ApiError, str], bytes]
     event: Callable[[ApiError], bytes]
     ids: tuple[bytes, ...] = (b"x-request-id",)
+    no_path: Outcome = Outcome.INVALID_REQUEST
 
 
 OPENAI = Voice(lambda error, _: openai_body(error), sse_error_event)
@@ -169,6 +171,7 @@ ANTHROPIC = Voice(
     anthropic_body,
     lambda error: b"event: error\ndata: " + anthropic_body(error) + b"\n\n",
     ids=(b"x-request-id", b"request-id"),  # the official client reads the second
+    no_path=Outcome.MODEL_NOT_FOUND,
 )
 
 

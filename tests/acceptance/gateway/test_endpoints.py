@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -193,3 +194,25 @@ def test_every_answer_says_whose_it_is_and_what_is_left(rig: Rig, path: str) -> 
     assert int(headers["x-fairlane-queue-ms"]) >= 0
     assert headers["x-ratelimit-remaining-requests"] == "4"
     assert int(headers["x-ratelimit-remaining-tokens"]) < 100_000
+
+
+ODD = [
+    *("//v1/chat/completions", "/v1//chat/completions", "/v1/chat/completions/", "/v1/messages/"),
+    *("/V1/chat/completions", "/v1/Messages", "/v1/chat%2Fcompletions", "/v1/%63hat/completions"),
+    *("/v1/./chat/completions", "/v1/x/../responses", "/tokenize/", "/%74okenize", "/detokenize"),
+    *("/v1/pooling", "/v1/responses/resp_1", "/v1/responses/resp_1/cancel", "/v1/batches"),
+]
+
+
+def test_no_odd_spelling_reaches_an_engine(rig: Rig) -> None:
+    alice = rig.tenant()
+    body = json.dumps({"model": "chat", **BODIES[CHAT], "input": "x", "max_tokens": 3}).encode()
+    for path in ODD:
+        answer = alice.send(path, body).answer()
+        assert answer.status == 404, path
+        kind = "not_found_error" if path.startswith("/v1/messages") else "invalid_request_error"
+        assert answer.error["type"] == kind, path
+    assert rig.rows(alice.tenant) == []
+    served = alice.chat()
+    assert {r["path"] for r in rig.engine.seen()} <= set(BODIES)
+    assert [row["request_id"] for row in rig.records(alice.tenant, 1)] == [served.id]

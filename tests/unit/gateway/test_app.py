@@ -149,6 +149,18 @@ async def test_what_is_not_there_is_a_404_in_the_dialect_of_clients_and_reaches_
     assert (world.asked, world.journal.records) == ([], [])
 
 
+@pytest.mark.parametrize("path", ["/v1/messages/", "/v1/messages/count_tokens"])
+async def test_what_is_not_there_below_messages_is_told_in_anthropics_shape(path: str) -> None:
+    answer = await ask(path, "POST")
+    assert (answer.status, answer.json["type"]) == (404, "error")
+    assert answer.json["error"] == {
+        "type": "not_found_error",
+        "message": f"There is no {path} here.",
+    }
+    wrong = await ask("/v1/messages")
+    assert (wrong.status, wrong.json["error"]["type"]) == (405, "invalid_request_error")
+
+
 @pytest.mark.parametrize("path", CALLS)
 async def test_an_escaped_spelling_is_none(path: str) -> None:
     world, service = World(), Service()
