@@ -18,16 +18,16 @@ NAME = "folder"
 BEING_WRITTEN = ".part"  # a queue's files end in its own name and .msg
 
 
-class Channel(filesystem.Channel):  # type: ignore[misc]  # untyped
-    def _put(self, queue: str, payload: Any, **_: Any) -> None:
+class Channel(filesystem.Channel):
+    def _put(self, queue: str, message: Any, **_: Any) -> None:
         name = f"{time.monotonic_ns() // 10**6}_{uuid.uuid4()}.{queue}.msg"
         whole = Path(self.data_folder_out) / name
         part = whole.with_name(name + BEING_WRITTEN)
-        part.write_text(dumps(payload), encoding="utf-8")
+        part.write_text(dumps(message), encoding="utf-8")
         part.replace(whole)
 
 
-class Transport(filesystem.Transport):  # type: ignore[misc]  # untyped
+class Transport(filesystem.Transport):
     Channel = Channel
 
 

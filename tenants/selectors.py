@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth import get_user_model
-from django.db.models import Q, QuerySet
+from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
 from tenants.core import yaml_text
@@ -16,6 +17,7 @@ from tenants.core.compile import KeyGrant, compile_snapshot
 from tenants.core.diff import named
 from tenants.core.document import EMPTY, Budget, Document, Tenant, Tier, canonical
 from tenants.core.effective import Origin, origins
+from tenants.core.keys import ID_ALPHABET
 from tenants.core.snapshot import PolicySnapshot
 from tenants.errors import NotFound
 from tenants.models import (
@@ -168,9 +170,20 @@ def budget_of(row: BudgetRow) -> Budget:
 
 
 def keys(tenant: str | None = None) -> QuerySet[ApiKey]:
-    """All keys, or a tenant's, newest first; `masked` is what may be shown of one."""
-    found = ApiKey.objects.select_related("tenant", "application")
+    """All keys, or a tenant's, newest first; `masked` is what may be shown of one, `old_until`
+    how long a secret from before the last rotation is still accepted."""
+    old = KeySecret.objects.filter(key=OuterRef("pk"), accepted_until__gt=timezone.now())
+    ends = old.order_by("-accepted_until").values("accepted_until")[:1]
+    found = ApiKey.objects.select_related("tenant", "application").annotate(
+        old_until=Subquery(ends)
+    )
     return found.filter(tenant__name=tenant) if tenant is not None else found
+
+
+def keys_by_id(ids: Collection[str]) -> QuerySet[ApiKey]:
+    """As `keys`. What no id can be (PostgreSQL takes no NUL) is as unknown as any other."""
+    possible = [each for each in ids if set(each) <= set(ID_ALPHABET)]
+    return keys().filter(public_id__in=possible)
 
 
 def effective_policy(tenant: str) -> dict[str, tuple[Any, Origin]]:

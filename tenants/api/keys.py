@@ -48,7 +48,7 @@ class KeyApi(Api):
         return Response(KeyOut.of(key), headers={"ETag": f'"{etag(key)}"'})
 
     def own(self, public_id: str, action: Action) -> ApiKey:
-        key = selectors.keys().filter(public_id=public_id).first()
+        key = selectors.keys_by_id([public_id]).first()
         if key is None:
             raise NotFound(f"there is no key {public_id!r}")
         self.who().require(action, key.tenant.name)

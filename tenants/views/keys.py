@@ -123,7 +123,9 @@ def suggested(form: KeyForm) -> list[str]:
 
 
 def shown_once(request: HttpRequest, key: ApiKey, secret: str, what: str) -> HttpResponse:
-    context: dict[str, Any] = {"key": key, "secret": secret, "what": what}
+    old = key.secrets.filter(accepted_until__gt=timezone.now()).order_by("-accepted_until").first()
+    old_until = old.accepted_until if old else None
+    context: dict[str, Any] = {"key": key, "secret": secret, "what": what, "old_until": old_until}
     return render(request, "tenants/key_secret.html", context)
 
 
@@ -206,7 +208,7 @@ def own_key(request: HttpRequest, public_id: str) -> ApiKey:
 
 
 def own_keys(request: HttpRequest, ids: list[str]) -> list[ApiKey]:
-    found = list(selectors.keys().filter(public_id__in=ids))
+    found = list(selectors.keys_by_id(ids))
     if len(found) < len(ids):
         raise Http404
     for key in found:

@@ -94,7 +94,10 @@ def test_many_are_revoked_at_once_or_none(admin: Client, some: dict[str, ApiKey]
     query = "&".join(f"key={each}" for each in chosen)
     page = admin.get(f"/keys/revoke/?{query}").content.decode()
     assert all(f'value="{each}"' in page for each in chosen)
-    assert admin.post("/keys/revoke/", {"key": [*chosen, "nosuchkey234"]}).status_code == 404
+    for unknown in ("nosuchkey234", "\x00", "A"):
+        assert admin.post("/keys/revoke/", {"key": [*chosen, unknown]}).status_code == 404
+        ids = {"ids": [*chosen, unknown]}
+        assert admin.post("/api/v1/keys/bulk/revoke/", ids, "application/json").status_code == 404
     assert shown(admin, "state=revoked") == {"gone"}
     admin.post("/keys/revoke/", {"key": chosen, "reason": "leaked"})
     assert shown(admin, "state=revoked") == {"gone", "new", "later"}
@@ -145,3 +148,16 @@ def test_a_key_is_made_for_a_tenant_that_is_typed(admin: Client) -> None:
     assert "There is no tenant" in wrong.context["form"].errors["tenant"][0]
     wrong = admin.post("/new/key/", {"tenant": "acme", "application": "search"})
     assert "has no application" in wrong.context["form"].errors["application"][0]
+
+
+def test_how_long_an_old_secret_still_works_is_told(admin: Client) -> None:
+    key, _ = services.create_key("acme", actor=builders.ROOT)
+    told = admin.post(f"/keys/{key.public_id}/rotate/", {"grace_hours": "2"}).content.decode()
+    assert "accepted until" in told
+    assert "old secret until" in admin.get("/keys/").content.decode()
+
+    told = admin.post(f"/keys/{key.public_id}/rotate/", {"grace_hours": ""}).content.decode()
+    assert "accepted until" in told, "the first secret's grace goes on"
+    other, _ = services.create_key("acme", actor=builders.ROOT)
+    told = admin.post(f"/keys/{other.public_id}/rotate/", {"grace_hours": ""}).content.decode()
+    assert "refused from now on" in told
