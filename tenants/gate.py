@@ -84,7 +84,8 @@ def gated(action: Action, view: View, home: str | None = None) -> View:
             return view(request, *args, **kwargs)
         if home and found.confined:
             return redirect(home)
-        raise PermissionDenied(f"This needs a role that may {action.replace('.', ': ')}.")
+        roles = " or ".join(role for role in permissions.ROLES if permissions.can(role, action))
+        raise PermissionDenied(f"Your role is {found.role}; this takes {roles}.")
 
     guarded.action = action  # type: ignore[attr-defined]
     return guarded

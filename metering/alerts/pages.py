@@ -23,6 +23,7 @@ from metering.models import Alert, AlertDelivery, AlertDestination
 from metering.models_alerts import SHAPES
 from tenants.core.issue import Invalid
 from tenants.errors import NotFound
+from tenants.selectors import current_document
 from tenants.views.answers import actor, confirm, reason
 
 STATES = {"": "open", "resolved": "over", "all": "all"}
@@ -93,9 +94,19 @@ def alert(request: HttpRequest, number: int) -> HttpResponse:
     context = {
         "alert": row,
         "rule": rules().get(row.kind),
+        "tenant": tenant_of(row.subject),
         "deliveries": row.deliveries.select_related("destination").order_by("id")[:100],
     }
     return render(request, "metering/alert.html", context)
+
+
+def tenant_of(subject: str) -> str:
+    """Whom an alert is about, where policy still has it: `acme`, `acme in LANE of POOL`, or an
+    account such as `application:acme/nightly/hourly`."""
+    kind, _, rest = subject.partition(":")
+    owned = rest if kind in ("tenant", "application") else subject.partition(" in ")[0]
+    name = owned.partition("/")[0]
+    return name if any(each.name == name for each in current_document().tenants) else ""
 
 
 @posted

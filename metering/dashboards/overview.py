@@ -17,6 +17,7 @@ from metering.dashboards.charts import Chart
 from metering.dashboards.fairness import Fairness, fairness
 from metering.dashboards.watching import MOST, Board, Watch
 from metering.selectors import Share
+from tenants.core.document import Document
 
 MOST_SLOW = 5
 MOST_ROWS = 100  # of the table; the list of tenants has them all
@@ -35,6 +36,7 @@ class Row:
 
 def overview(watch: Watch) -> Board:
     now = live.combine(selectors.latest_samples(watch.at))
+    note_drains(now, watch.document)
     fair, listed = fairness(watch), rows(watch, now)
     context = {
         "alerts": selectors.open_alerts(5),
@@ -45,6 +47,16 @@ def overview(watch: Watch) -> Board:
         "slow": slow(watch, fair),
     }
     return Board([*token_charts(watch), entitled_chart(watch, fair), *wait_charts(watch)], context)
+
+
+def note_drains(now: live.Live, document: Document) -> None:
+    """Gateways call an endpoint that policy drains unavailable; it is not down."""
+    drained = {
+        (pool.model, each.url) for pool in document.pools for each in pool.endpoints if each.drain
+    }
+    for pool in now.pools:
+        for endpoint in pool["endpoints"]:
+            endpoint["drain"] = (pool["model"], endpoint["url"]) in drained
 
 
 def totals(shares: Sequence[Share]) -> dict[str, Any]:

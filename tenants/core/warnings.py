@@ -331,7 +331,9 @@ def _weights(
                 continue
             text = (
                 f"{name}: {was[name]:.0%} → {now[name]:.0%} of {place}, by weight among the "
-                f"{_count(len(now), 'tenant')} active there now."
+                f"{len(now)} tenants active there now."
+                if len(now) > 1
+                else f"{name} is alone in {place} now; its weight counts once others are there."
             )
             yield PolicyWarning("note", "tenant", name, "weight", text)
 

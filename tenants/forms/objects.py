@@ -68,7 +68,12 @@ class LimitFields(PartForm):
 class TierForm(LimitFields):
     name = forms.CharField(label="Name")
     weight = Number(label="Weight", required=False, help_text="Fair share against other tenants.")
-    lane = forms.ChoiceField(label="Lane", help_text="Used when nothing else says a lane.")
+    lane = forms.ChoiceField(
+        label="Lane",
+        choices=choices(empty="choose"),
+        error_messages={"required": "Choose the lane that the tier's requests take."},
+        help_text="Used when nothing else says a lane.",
+    )
     allowed_lanes = forms.MultipleChoiceField(
         label="Allowed lanes",
         required=False,

@@ -161,7 +161,7 @@ class Command(ActionCommand):
         for name, value in said.items():
             if value is not None:
                 self.stdout.write(f"{name}: {value}")
-        self.stderr.write("Keep what is secret of it now: it is not shown again.")
+        self.stderr.write("Store what is shown above now: a password or token is not shown again.")
 
     def done(self, options: Said, text: str) -> None:
         if options["json"]:

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.template.loader import render_to_string
 from django.test import Client
 from django.utils import timezone
 
@@ -15,7 +16,8 @@ from metering.dashboards import figures, ranges
 from metering.dashboards.boards import KINDS
 from metering.dashboards.overview import overview
 from metering.dashboards.watching import Board, Filters, Watch
-from metering.models import UsageRow
+from metering.models import GatewaySample, UsageRow
+from tenants import selectors, services
 from tenants.core.document import Document
 from tests import builders
 
@@ -138,6 +140,20 @@ def test_simulated_engines_are_named_as_such(admin: Client) -> None:
     builders.seed_samples(minutes=0)
     assert '<span class="tag warn">simulated</span>' in admin.get("/").content.decode()
     assert '<span class="tag warn">simulated</span>' in admin.get("/pools/").content.decode()
+
+
+def test_a_drained_endpoint_is_not_called_down(db: None) -> None:
+    builders.apply_policy()
+    url = "http://127.0.0.1:9101/v1"
+    endpoints = [{"url": url, "drain": True}]
+    services.edit_object("pool", "demo-chat", {"endpoints": endpoints}, actor=builders.ROOT)
+    state = {"available": False, "running": 0, "max_running": 16, "max_load": 60_000}
+    pools = {"demo-chat": {"endpoints": {url: state}}}
+    GatewaySample.objects.create(gateway="one", at=AT, state={"pools": pools})
+    board = overview(Watch(HOUR, Filters(), selectors.current_document(), AT))
+    shown = render_to_string("metering/pools_live.html", {"pools": board.context["live"].pools})
+    assert '<span class="tag warn">drained</span>' in shown
+    assert ">down<" not in shown
 
 
 def test_a_refresh_sends_the_changing_part_only(admin: Client) -> None:

@@ -339,3 +339,19 @@ def test_an_alerts_page_tells_who_was_told(admin):
     text = text_of(admin, f"/alerts/{alert.pk}/")
     assert "pager" in text
     assert "connection refused; again at" in text
+
+
+@pytest.mark.parametrize(
+    ("subject", "tenant"),
+    [
+        ("acme", "acme"),
+        ("application:acme/nightly/hourly", "acme"),
+        ("tenant:globex/hourly", "globex"),
+        ("acme in async-batch of demo-chat", "acme"),
+        ("http://127.0.0.1:9101/v1 of demo-chat", ""),
+        ("tenant:gone/hourly", ""),
+    ],
+)
+def test_an_alert_leads_to_the_tenant_that_it_is_about(admin, subject, tenant):
+    text = text_of(admin, f"/alerts/{raised('budget_near', subject).id}/")
+    assert (f'href="/tenants/{tenant}/"' in text) == bool(tenant)

@@ -172,7 +172,7 @@ def test_a_wait_shorter_than_the_oldest_one_is_told() -> None:
 
 def test_a_weight_is_told_as_the_share_that_it_means_now() -> None:
     assert told("weight: 8", "weight: 2") == [
-        "note: acme: 100% → 100% of batch, by weight among the 1 tenant active there now.",
+        "note: acme is alone in batch now; its weight counts once others are there.",
         "note: acme: 89% → 67% of standard, by weight among the 2 tenants active there now.",
     ]
     assert told("weight: 8", "weight: 2", QUIET) == []
