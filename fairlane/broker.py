@@ -19,7 +19,7 @@ BEING_WRITTEN = ".part"  # a queue's files end in its own name and .msg
 
 
 class Channel(filesystem.Channel):
-    def _put(self, queue: str, message: Any, **_: Any) -> None:
+    def _put(self, queue: str, message: Any, **_: Any) -> None:  # type: ignore[override]
         name = f"{time.monotonic_ns() // 10**6}_{uuid.uuid4()}.{queue}.msg"
         whole = Path(self.data_folder_out) / name
         part = whole.with_name(name + BEING_WRITTEN)
