@@ -8,6 +8,7 @@ from django import forms
 
 from tenants.forms.parts import ListField, Number, Part, PartForm, Section, Whole, choices
 
+NAMES = "Lower-case letters, digits, dots, dashes, underscores; at most 63."
 ENGINES = ("vllm", "vllm-body", "sglang", "llamacpp", "llm-d", "openai")
 LIMITS = (
     "limits__requests_per_minute",
@@ -26,7 +27,7 @@ SOFT_LIMITS = [
 
 
 class LaneForm(PartForm):
-    name = forms.CharField(label="Name")
+    name = forms.CharField(label="Name", help_text=NAMES)
     rank = Whole(label="Rank", help_text="0 is served first.")
     engine_priority = Whole(
         label="Engine priority", required=False, help_text="Lower goes first; 10 × rank when empty."
@@ -66,7 +67,7 @@ class LimitFields(PartForm):
 
 
 class TierForm(LimitFields):
-    name = forms.CharField(label="Name")
+    name = forms.CharField(label="Name", help_text=NAMES)
     weight = Number(label="Weight", required=False, help_text="Fair share against other tenants.")
     lane = forms.ChoiceField(
         label="Lane",
@@ -98,9 +99,7 @@ class TierForm(LimitFields):
 
 
 class TenantForm(LimitFields):
-    name = forms.CharField(
-        label="Name", help_text="Lower-case letters, digits, dots, dashes; at most 63."
-    )
+    name = forms.CharField(label="Name", help_text=NAMES)
     tier = forms.ChoiceField(label="Tier")
     enabled = forms.BooleanField(
         label="Enabled", required=False, help_text="Not enabled: suspended, every request refused."
@@ -138,7 +137,7 @@ class TenantForm(LimitFields):
 
 
 class ApplicationForm(PartForm):
-    name = forms.CharField(label="Name")
+    name = forms.CharField(label="Name", help_text=NAMES)
     lane = forms.ChoiceField(
         label="Lane", required=False, choices=choices(empty="as in the tenant")
     )
