@@ -82,8 +82,8 @@ def sustained(
         code="rate_limit_exceeded" if held else "insufficient_quota",
         message=(
             f"The budget {policy.account} allows {_units(policy.cost)} units "
-            f"{each(policy.period)}; {_units(counter.used)} are used and "
-            f"{_units(counter.reserved)} are held by {counter.holds} running requests. "
+            f"{each(policy.period)}; {_units(counter.used)} are used, {_units(counter.reserved)} "
+            f"are held by {counter.holds} running requests, and this one needs {_units(cost)}. "
             + ("Come back when one has ended." if held else f"{come}, in {ceil(left_s)} s.")
         ),
         retry_after_s=SOON_S if held else left_s,
