@@ -3,7 +3,8 @@
 1. `page` is how a page gets an address; it cannot be left without an action. What is open before
    anybody has signed in says so by `public`. A test refuses an address that has neither.
 2. A person without a membership may nothing; a superuser counts as admin.
-3. The gate answers "may this role do that"; whose objects it may do it to, views ask `Viewer`.
+3. What a page shows is kept nowhere: after somebody has signed out, "back" shows nothing.
+4. The gate answers "may this role do that"; whose objects it may do it to, views ask `Viewer`.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponseBase, HttpResponseNotAllowed
 from django.shortcuts import redirect
 from django.urls import URLPattern, path
+from django.views.decorators.cache import never_cache
 
 from tenants.core import permissions
 from tenants.core.permissions import Action
@@ -73,6 +75,7 @@ def gated(action: Action, view: View, home: str | None = None) -> View:
     methods = ["GET", "HEAD", "POST"] if action.endswith(".edit") else ["GET", "HEAD"]
 
     @wraps(view)
+    @never_cache
     def guarded(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         found = viewer_of(request.user)
         if found is None:

@@ -13,7 +13,6 @@ from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllow
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 
 from metering.alerts import services
 from metering.alerts.forms import DestinationForm, RuleForm
@@ -158,7 +157,6 @@ def edit_rule(request: HttpRequest, kind: str) -> HttpResponse:
 # --- destinations ---------------------------------------------------------------------------
 
 
-@never_cache
 def new_destination(request: HttpRequest) -> HttpResponse:
     shape = request.GET.get("shape", SHAPES[0])
     if shape not in SHAPES:
@@ -207,7 +205,6 @@ def _shown_once(request: HttpRequest, row: AlertDestination, secret: str) -> Htt
     return render(request, "metering/alert_secret.html", {"destination": row, "secret": secret})
 
 
-@never_cache
 @or_404
 def new_secret(request: HttpRequest, number: int) -> HttpResponse:
     row = services.destination(number)

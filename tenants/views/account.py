@@ -12,7 +12,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.safestring import SafeString
-from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 
 from tenants import services
@@ -29,7 +28,6 @@ def account(request: HttpRequest) -> HttpResponse:
 
 
 @sensitive_post_parameters()
-@never_cache
 def password(request: HttpRequest) -> HttpResponse:
     form = PasswordForm(request.POST or None)
     user: Any = request.user
@@ -50,7 +48,6 @@ password.step = "account-password"  # type: ignore[attr-defined]
 
 
 @sensitive_post_parameters()
-@never_cache
 def totp(request: HttpRequest) -> HttpResponse:
     """Add an authenticator: shows its secret until it has shown a right code."""
     user: Any = request.user
@@ -75,7 +72,6 @@ def totp(request: HttpRequest) -> HttpResponse:
 totp.step = "account-totp"  # type: ignore[attr-defined]
 
 
-@never_cache
 def codes(request: HttpRequest) -> HttpResponse:
     def act() -> HttpResponse:
         made = second_factor.new_recovery_codes(request.user, actor=actor(request))
@@ -90,7 +86,6 @@ def codes(request: HttpRequest) -> HttpResponse:
     )
 
 
-@never_cache
 def totp_off(request: HttpRequest) -> HttpResponse:
     def act() -> HttpResponse:
         second_factor.drop_totp(request.user, actor=actor(request))
@@ -142,7 +137,6 @@ def sign_out(request: HttpRequest) -> HttpResponse:
     )
 
 
-@never_cache
 def token(request: HttpRequest) -> HttpResponse:
     return renew(request, request.user, reverse("account"), "Account")
 

@@ -16,7 +16,6 @@ from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.cache import never_cache
 
 from tenants import selectors
 from tenants.errors import NotFound, PolicyRefused
@@ -82,7 +81,6 @@ def tenant_names() -> list[str]:
     return sorted(tenant.name for tenant in selectors.current_document().tenants)
 
 
-@never_cache
 def create(request: HttpRequest) -> HttpResponse:
     form = key_form(request)
     if request.method == "POST" and form.is_valid():
@@ -129,7 +127,6 @@ def shown_once(request: HttpRequest, key: ApiKey, secret: str, what: str) -> Htt
     return render(request, "tenants/key_secret.html", context)
 
 
-@never_cache
 def rotate(request: HttpRequest, public_id: str) -> HttpResponse:
     key = own_key(request, public_id)
     form = GraceForm(request.POST or None, initial={"grace_hours": 24})

@@ -6,7 +6,6 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
 
 from tenants import selectors, services
 from tenants.errors import NotFound, PolicyRefused
@@ -29,7 +28,6 @@ def tokens(request: HttpRequest) -> HttpResponse:
     return render(request, "tenants/tokens.html", context)
 
 
-@never_cache
 def create(request: HttpRequest) -> HttpResponse:
     form = with_tenants(ServiceTokenForm(request.POST or None))
     if request.method == "POST" and form.is_valid():

@@ -12,7 +12,6 @@ from django.core.paginator import Paginator
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.views.decorators.cache import never_cache
 
 from tenants import selectors, services
 from tenants.core.permissions import ROLES
@@ -74,7 +73,6 @@ def rights(request: HttpRequest, person: Any) -> dict[str, bool]:
     }
 
 
-@never_cache
 def create(request: HttpRequest) -> HttpResponse:
     form = with_tenants(UserForm(request.POST or None))
     if request.method == "POST" and form.is_valid():
@@ -198,7 +196,6 @@ STEPS: Mapping[str, Step] = {
 def step(name: str) -> View:
     asked = STEPS[name]
 
-    @never_cache
     def view(request: HttpRequest, username: str) -> HttpResponse:
         found = person(username)
         faults: list[str] = []
@@ -231,7 +228,6 @@ def after(request: HttpRequest, done: Step, person: Any, secret: Any) -> HttpRes
     return told_once(request, title, [(done.secret, str(secret))], user_url(person))
 
 
-@never_cache
 def token(request: HttpRequest, username: str) -> HttpResponse:
     return renew(request, person(username), user_url(person(username)), username)
 

@@ -26,6 +26,11 @@ def test_effective_policy_tells_where_each_value_comes_from(admin: Client) -> No
     assert rows["When overloaded"]["origin"] == "default"
 
 
+def test_a_page_is_kept_nowhere_so_that_back_after_signing_out_shows_nothing(admin: Client) -> None:
+    for page in ("/", "/tenants/initech/", "/audit/"):
+        assert "no-store" in admin.get(page).headers["Cache-Control"], page
+
+
 def test_reserved_shares_are_drawn_with_their_sum(admin: Client) -> None:
     text = text_of(admin, "/lanes/")
     assert "60% of each pool is promised" in text
