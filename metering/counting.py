@@ -264,10 +264,12 @@ def _priced(level: int) -> tuple[str, str, str, str] | None:
 
 
 def _merge_sketches(ask: _Query, names: Sequence[str], found: Totals) -> None:
+    parts: dict[tuple[int, Group], list[tuple[Any, ...]]] = defaultdict(list)
     for key, packed in ask.plain(", ".join(names)):
-        total = found[key]
-        for name, value in zip(names, packed, strict=True):
-            sketch.merge_into(total.buckets(name), bytes(value))
+        parts[key].append(packed)
+    for key, rows in parts.items():
+        for name, column in zip(names, zip(*rows, strict=True), strict=True):
+            found[key].buckets(name).update(sketch.merged(map(bytes, column)))
     if RECORD in ask.pieces:
         for name in names:
             for key, (number, times) in ask.grouped(lambda level, n=name: _durations(level, n)):

@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Iterable
 from math import ceil, exp, log
 
 import msgspec
@@ -30,15 +30,16 @@ def pack(buckets: dict[int, int]) -> bytes:
     return _encode(dict(buckets)) if buckets else b""
 
 
-def merge_into(total: Counter[int], packed: bytes) -> None:
-    if not packed:
-        return
-    if not total:
-        dict.update(total, _decode(packed))  # most are the first of their group: no loop
-        return
-    known = total.get  # a Counter's own default is a call for each new bucket
-    for number, count in _decode(packed).items():
-        total[number] = known(number, 0) + count
+def merged(parts: Iterable[bytes]) -> dict[int, int]:
+    """The buckets of packed sketches, all together. A list is quicker to add to than a dict."""
+    decoded = [_decode(packed) for packed in parts if packed]
+    if len(decoded) < 2:
+        return decoded[0] if decoded else {}
+    counts = [0] * (1 + max(max(buckets) for buckets in decoded))
+    for buckets in decoded:
+        for number, count in buckets.items():
+            counts[number] += count
+    return {number: count for number, count in enumerate(counts) if count}
 
 
 def quantile(buckets: dict[int, int], q: float) -> float | None:

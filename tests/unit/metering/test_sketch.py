@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metering.core.sketch import ACCURACY, LEAST_MS, bucket, merge_into, pack, quantile
+from metering.core.sketch import ACCURACY, LEAST_MS, bucket, merged, pack, quantile
 
 DURATIONS = st.lists(st.floats(0, 3.6e6), min_size=1, max_size=200)
 
@@ -23,13 +23,9 @@ def test_a_quantile_is_within_its_accuracy(values, q):
 
 @given(st.lists(DURATIONS, min_size=1, max_size=5))
 def test_merging_packed_parts_is_the_same_as_counting_all_at_once(parts):
-    merged = Counter()
-    for part in parts:
-        merge_into(merged, pack(counted(part)))
-    assert merged == counted([value for part in parts for value in part])
+    together = merged([pack(counted(part)) for part in parts])
+    assert together == counted([value for part in parts for value in part])
 
 
 def test_of_nothing_there_is_no_quantile():
-    merged = Counter()
-    merge_into(merged, pack({}))
-    assert quantile(merged, 0.5) is None
+    assert quantile(merged([pack({})]), 0.5) is None
