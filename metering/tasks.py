@@ -15,7 +15,6 @@ from metering import history, verify
 from metering.alerts.delivery import send_due
 from metering.alerts.notices import queue
 from metering.alerts.watch import watch
-from metering.core.cover import DAY
 from metering.models import (
     Alert,
     AlertDelivery,
@@ -37,7 +36,7 @@ from metering.models import (
     UsageQuarter,
     UsageRow,
 )
-from metering.rollup import floor, oldest_minute, roll_up_minutes, roll_up_quarters
+from metering.rollup import oldest_minute, roll_up_minutes, roll_up_quarters
 
 ROWS_A_DELETE = 5_000
 KEPT_AS_ROLLUPS: dict[type[Model], str] = {
@@ -110,7 +109,7 @@ def purge_records(keep_days: float | None = None, keep_rollups_days: float | Non
     deleted = _delete_in_chunks(UsageRow, "at", min(before, _oldest_waiting(before)))
     deleted += _delete_in_chunks(Correction, "at", before)
     keep = settings.FAIRLANE_KEEP_ROLLUPS_DAYS if keep_rollups_days is None else keep_rollups_days
-    past = floor(now - timedelta(days=keep), DAY)
+    past = now - timedelta(days=keep)
     for model, moment in KEPT_AS_ROLLUPS.items():
         deleted += _delete_in_chunks(model, moment, past)
     return deleted
