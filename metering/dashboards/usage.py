@@ -188,7 +188,8 @@ def refusals(grid: Grid, totals: Mapping[int, Total]) -> Chart:
 def one_chart(
     grid: Grid, name: str, title: str, values: dict[str, list[float | None]], names: list[str]
 ) -> Chart:
+    ordered = {each: values[each] for each in names if each in values}
     ink = figures.Ink(names)
-    figure = figures.stacked(grid.times, grid.a_minute(values), ink, f"{name} a minute", False)
-    header, rows = charts.by_time(grid.times, values)
+    figure = figures.stacked(grid.times, grid.a_minute(ordered), ink, f"{name} a minute", False)
+    header, rows = charts.by_time(grid.times, ordered)
     return Chart(name, title, figures.with_legend(figure), header, rows)
