@@ -27,7 +27,7 @@ def bucket(value_ms: float) -> int:
 
 
 def pack(buckets: dict[int, int]) -> bytes:
-    return _encode(dict(buckets)) if buckets else b""
+    return _encode(dict(sorted(buckets.items()))) if buckets else b""
 
 
 def merged(parts: Iterable[bytes]) -> dict[int, int]:
