@@ -50,11 +50,13 @@ def test_an_endpoint_that_fails_every_request_is_left_though_its_checks_succeed(
     assert sum(len(first.seen(answer.id)) for answer in answers) == 5
 
     def endpoint() -> Any:
-        return rig.live()["pools"][model]["endpoints"][first.url]
+        """As the newest sample tells; one from before the pool was made does not know it."""
+        pool = rig.live()["pools"].get(model)
+        return pool["endpoints"][first.url] if pool else {}
 
-    until(lambda: not endpoint()["available"], "the endpoint is out")
+    until(lambda: endpoint().get("available") is False, "the endpoint is out")
     first.script()
-    until(lambda: endpoint()["available"], "it is back")
+    until(lambda: endpoint().get("available"), "it is back")
     known = endpoint()
     assert known["simulated"] is True
     assert known["version"].endswith("+simulated")
