@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings as configured
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests import builders
 
@@ -29,6 +29,10 @@ ARGUMENTS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+
+
+PATIENCE_MS = 30_000  # longer than any page's own poll takes, on a machine that is busy
+expect.set_options(timeout=PATIENCE_MS)
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +60,7 @@ def page(chromium: Browser) -> Iterator[Page]:
         "console",
         lambda message: errors.append(message.text) if message.type == "error" else None,
     )
-    page.set_default_timeout(15_000)
+    page.set_default_timeout(PATIENCE_MS)
     yield page
     context.close()
     assert not [error for error in errors if "status of 4" not in error], errors
