@@ -230,7 +230,7 @@ class Calls:
         try:
             await self._run_once(exchange, run, call, asked, bound)
         except EngineFailed:
-            if exchange.started or not self._goes_elsewhere(run):
+            if exchange.started or not await self._goes_elsewhere(run):
                 raise
             await self._run_once(exchange, run, call, asked, bound)
 
@@ -249,8 +249,8 @@ class Calls:
                 run.start_over()
             raise
 
-    def _goes_elsewhere(self, run: Run) -> bool:
-        grant = self._governor.elsewhere(run.request_id, avoid=run.endpoint)
+    async def _goes_elsewhere(self, run: Run) -> bool:
+        grant = await self._governor.elsewhere(run.request_id, avoid=run.endpoint)
         if grant is None:
             return False
         assert run.place is not None

@@ -60,7 +60,7 @@ class Governor(Protocol):
             AdmissionRefused, Overloaded, scheduling.seam.NotGranted
         """
 
-    def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
+    async def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         """Another endpoint with room for a request whose endpoint failed before it answered."""
 
     def charge(self, request_id: str, tokens: int, cost: float) -> None:
@@ -130,8 +130,8 @@ class LocalGovernor:
     def _release(self, request_id: str) -> None:
         self.accounts.release(request_id, self._clock(), datetime.now(UTC))
 
-    def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
-        return self.scheduler.retry_elsewhere(request_id, avoid)
+    async def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
+        return await self.scheduler.retry_elsewhere(request_id, avoid)
 
     def charge(self, request_id: str, tokens: int, cost: float) -> None:
         self.scheduler.charge(request_id, cost)

@@ -82,7 +82,7 @@ class LocalScheduler:
         """See `Core.held`."""
         return self._core.held(pool, endpoint)
 
-    def retry_elsewhere(self, request_id: str, avoid: str) -> Grant | None:
+    async def retry_elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         grant = self._core.retry_elsewhere(request_id, avoid)
         self._turn()
         return grant

@@ -48,7 +48,7 @@ class Scheduler(Protocol):
         """What this process runs on an endpoint, and whether more waits for its pool; None where
         there is no such endpoint."""
 
-    def retry_elsewhere(self, request_id: str, avoid: str) -> Grant | None:
+    async def retry_elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         """Move a granted request to another endpoint that has room now, keeping its charge;
         None when there is none (the request stays where it was)."""
 

@@ -322,9 +322,9 @@ async def test_charges_count_in_the_queue_before_the_end() -> None:
 async def test_another_endpoint_is_given_once_where_there_is_one() -> None:
     alone, pair = Real(one_slot()), Real(snapshot())
     await alone.governor.admit(plan(one_slot(), id="r1"))
-    assert alone.governor.elsewhere("r1", avoid=A) is None
+    assert await alone.governor.elsewhere("r1", avoid=A) is None
     place = await pair.governor.admit(plan(snapshot(), id="r1"))
-    moved = pair.governor.elsewhere("r1", avoid=place.grant.endpoint)
+    moved = await pair.governor.elsewhere("r1", avoid=place.grant.endpoint)
     assert moved is not None
     assert moved.endpoint != place.grant.endpoint
     pair.governor.settle("r1", 1, 1.0)

@@ -236,9 +236,9 @@ async def test_an_endpoint_that_comes_back_wakes_waiters() -> None:
 async def test_moving_a_request_elsewhere_lets_another_take_its_place() -> None:
     house = scheduler(config(pool(1, 1)))
     await house.acquire(ticket("r1"), 60)
-    assert house.retry_elsewhere("r1", "a") == Grant("r1", "b")
+    assert await house.retry_elsewhere("r1", "a") == Grant("r1", "b")
     assert (await house.acquire(ticket("r2"), 60)).endpoint == "a"
-    assert house.retry_elsewhere("r1", "b") is None
+    assert await house.retry_elsewhere("r1", "b") is None
 
 
 async def test_settling_twice_frees_one_place() -> None:
