@@ -253,6 +253,11 @@ CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
         "schedule": 3600.0,
         "options": {"expires": 3600.0},
     },
+    "make partitions": {
+        "task": "metering.tasks.make_partitions",
+        "schedule": 3600.0,
+        "options": {"expires": 3600.0},
+    },
     "forget old records": {
         "task": "metering.tasks.purge_records",
         "schedule": 3600.0,

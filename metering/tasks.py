@@ -11,7 +11,7 @@ from celery import shared_task
 from django.conf import settings
 from django.db.models import Min, Model
 
-from metering import history, verify
+from metering import history, partitions, verify
 from metering.alerts.delivery import send_due
 from metering.alerts.notices import queue
 from metering.alerts.watch import watch
@@ -102,17 +102,26 @@ def purge_samples(keep_minutes: float | None = None) -> int:
 @shared_task
 def purge_records(keep_days: float | None = None, keep_rollups_days: float | None = None) -> int:
     """Forget raw records and corrections, then roll-ups, past budget windows and settled alerts,
-    older than that; returns how many rows. What is not rolled up yet keeps its records."""
+    older than that; returns how many rows. What is not rolled up yet keeps its records; on
+    PostgreSQL records go by whole days, or months (`metering.partitions`)."""
     now = datetime.now(UTC).replace(second=0, microsecond=0)
     keep = settings.FAIRLANE_KEEP_RECORDS_DAYS if keep_days is None else keep_days
     before = now - timedelta(days=keep)
-    deleted = _delete_in_chunks(UsageRow, "at", min(before, _oldest_waiting(before)))
+    counted = min(before, _oldest_waiting(before))
+    deleted = partitions.forget(counted)
+    deleted += _delete_in_chunks(UsageRow, "at", partitions.whole(counted))
     deleted += _delete_in_chunks(Correction, "at", before)
     keep = settings.FAIRLANE_KEEP_ROLLUPS_DAYS if keep_rollups_days is None else keep_rollups_days
     past = now - timedelta(days=keep)
     for model, moment in KEPT_AS_ROLLUPS.items():
         deleted += _delete_in_chunks(model, moment, past)
     return deleted
+
+
+@shared_task
+def make_partitions() -> int:
+    """Of usage records, for the days to come (`metering.partitions`); returns how many."""
+    return partitions.make_ahead(datetime.now(UTC))
 
 
 @shared_task
@@ -142,7 +151,7 @@ def _delete_in_chunks(model: type[Model], moment: str, before: datetime) -> int:
     deleted = 0
     while True:
         chunk = rows.order_by(moment).values("pk")[:ROWS_A_DELETE]
-        count, _ = model._default_manager.filter(pk__in=chunk).delete()
+        count, _ = rows.filter(pk__in=chunk).delete()  # told twice: other partitions are left alone
         deleted += count
         if count < ROWS_A_DELETE:
             return deleted

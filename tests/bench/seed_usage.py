@@ -34,7 +34,7 @@ from metering.history import FIELDS as LIVE
 from metering.history import SLOT, count_longer
 from metering.models import LiveHour, LiveMinute, TouchedQuarter, UsageRow
 from metering.rollup import floor, oldest_minute, roll_up_quarters, roll_up_range
-from metering.store import FIELDS
+from metering.store_postgres import FIELDS
 from tests import builders
 
 TENANTS = 40
