@@ -8,7 +8,7 @@ from celery.schedules import crontab
 from csp.constants import NONE, SELF
 
 from fairlane import environment as given
-from fairlane import signing_in
+from fairlane import signing_in, telemetry
 
 ROOT = given.ROOT
 DEBUG = given.flag("DEBUG", default=False)
@@ -35,6 +35,7 @@ FAIRLANE_SESSION_HOURS = given.number("FAIRLANE_SESSION_HOURS", 168, 1, 8760)
 FAIRLANE_LOGIN_ATTEMPTS = given.number("FAIRLANE_LOGIN_ATTEMPTS", 10, 0, 1000)
 FAIRLANE_LOGIN_LOCK_MINUTES = given.number("FAIRLANE_LOGIN_LOCK_MINUTES", 15, 1, 1440)
 OIDC = signing_in.oidc()
+OTEL = telemetry.telemetry()
 FAIRLANE_URL = given.url("FAIRLANE_URL", "", ("http", "https"))
 REDIS_URL = given.url("REDIS_URL", "", ("redis", "rediss", "unix"))
 

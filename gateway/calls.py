@@ -31,6 +31,7 @@ from gateway.lost import lost_place, shed_error
 from gateway.relay import Relay, own_headers
 from gateway.run import Run, new_request_id
 from gateway.upstream.engines import EngineFailed, Engines
+from gateway.watch import Telemetry
 from gateway.wire import headers as wire_headers
 from gateway.wire.headers import Asked
 from gateway.wire.request import ParsedCall, parse
@@ -62,6 +63,7 @@ class Calls:
         self.waiting: dict[str, Run] = {}
         self.alerts = BudgetAlerts()
         self.counter = PromptCounter(estimates, engines)
+        self.telemetry: Telemetry | None = None
         self._governor = governor
         self._engines = engines
         self._estimates = estimates
@@ -77,6 +79,8 @@ class Calls:
             snapshot=self.snapshot,
             voice=ROUTES[kind].voice,
         )
+        if self.telemetry is not None:
+            run.trace = self.telemetry.begin(kind, exchange.headers)
         try:
             await self._serve(kind, exchange, run)
         except HungUp:
@@ -90,6 +94,7 @@ class Calls:
         finally:
             exchange.unwatch()
             self._close(run)
+            run.trace.ended(run)
 
     async def _serve(self, kind: Kind, exchange: Exchange, run: Run) -> None:
         try:
@@ -198,6 +203,7 @@ class Calls:
     async def _wait_for_place(self, run: Run) -> None:
         assert run.plan is not None
         self.waiting[run.request_id] = run
+        run.trace.admitted()
         try:
             run.place = await self._governor.admit(run.plan)
         except AdmissionRefused as refused:
@@ -214,6 +220,7 @@ class Calls:
             raise lost_place(lost, run) from None
         finally:
             del self.waiting[run.request_id]
+            run.trace.placed()
         run.rates, run.lane = run.place.rates, run.place.lane.name
         run.endpoint = run.place.grant.endpoint
         if run.place.alerts:
@@ -244,7 +251,8 @@ class Calls:
                 await relay.relay(response)
             finally:
                 await self._engines.client.close(response)
-        except ApiError:
+        except ApiError as error:
+            run.trace.failed(error.outcome)
             if not exchange.started:
                 run.start_over()
             raise

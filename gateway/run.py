@@ -15,6 +15,7 @@ from gateway.admission import Plan
 from gateway.errors import OPENAI, Outcome, Voice
 from gateway.governor import Place
 from gateway.identity import Identity
+from gateway.watch import UNWATCHED, Trace
 from gateway.wire.meter import Meter
 from gateway.wire.usage import Usage, finish_reason
 from metering.core.cost import service_cost
@@ -64,6 +65,7 @@ class Run:
     finish: FinishReason = "stop"
     throttle_reason: str = ""
     settled: bool = False
+    trace: Trace = UNWATCHED
     begun: Callable[[], None] = lambda: None  # to be called when a stream's first content is here
 
     def end(self, outcome: Outcome, finish: FinishReason | None = None) -> None:

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import structlog
 from django.conf import settings
@@ -45,6 +45,9 @@ from scheduling.runtime import LocalScheduler
 from tenants.core.snapshot import BudgetPolicy, EndpointPolicy, PolicySnapshot, PoolPolicy
 from tenants.selectors import current_version, load_snapshot
 
+if TYPE_CHECKING:
+    from gateway.otel.start import Sender
+
 log = structlog.get_logger("fairlane.gateway")
 T = TypeVar("T")
 
@@ -67,6 +70,7 @@ class Gateway:
         self._tasks: list[asyncio.Task[None]] = []
         self._learnt: dict[str, tuple[EndpointPolicy, ...]] = {}
         self._remembered = learnt.Dumps()
+        self._sender: Sender | None = None
 
     async def start(self) -> None:
         at = datetime.now(UTC)
@@ -85,6 +89,7 @@ class Gateway:
         self.writer = LedgerWriter(self.journal, self.budget_of)
         self.writer.start()
         self._apply(snapshot)
+        self._sender = await asyncio.to_thread(self._start_telemetry)
         self._tasks = [
             asyncio.create_task(self._keep(self._poll_policy, POLL_S), name="policy poll"),
             asyncio.create_task(self._keep(self._sample, SAMPLE_S), name="live sample"),
@@ -119,6 +124,18 @@ class Gateway:
             settings.FAIRLANE_MAX_BODY_BYTES,
         )
 
+    def _start_telemetry(self) -> Sender | None:
+        """Loaded only where it is on: the SDK takes memory and half a second."""
+        wanted = settings.OTEL
+        if not (wanted.traces or wanted.metrics):
+            return None
+        from gateway.otel.start import Sender
+
+        sender = Sender(self.name, traces=wanted.traces, metrics=wanted.metrics)
+        assert self.calls is not None
+        self.calls.telemetry = sender.telemetry
+        return sender
+
     @property
     def snapshot(self) -> PolicySnapshot:
         assert self.calls is not None
@@ -146,6 +163,8 @@ class Gateway:
         await self.client.aclose()
         if self.calls is not None:
             self.calls.counter.close()
+        if self._sender is not None:
+            await asyncio.to_thread(self._sender.stop)
         await asyncio.to_thread(self.writer.stop, 10.0)
         with suppress(Exception):  # it is in the way of no stop
             await self._remember()

@@ -146,6 +146,7 @@ class Engines:
             lane=run.place.lane.name,
         )
         headers = to_engine(asked, run.request_id, [*policy_headers, *self.key_header(pool)])
+        headers = run.trace.asked(run, headers)
         connect_s, first_byte_s = self._patience(run, call)
         if call.stream and dialect.priority in call.route.priority:
             self._watch_order(run)

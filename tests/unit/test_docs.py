@@ -37,7 +37,7 @@ def rows(text: str) -> list[list[str]]:
 def settings_read() -> set[str]:
     """The names that settings are read by: the first argument of a reader, where it is a text."""
     found = set()
-    for file in ("environment.py", "settings.py", "signing_in.py"):
+    for file in ("environment.py", "settings.py", "signing_in.py", "telemetry.py"):
         for node in ast.walk(ast.parse((ROOT / "fairlane" / file).read_text())):
             if not isinstance(node, ast.Call) or not node.args:
                 continue
