@@ -299,22 +299,27 @@ class LocalAccounts:
         if policy.kind == "burst":
             bucket = self._bucket(policy, now)
             used, reserved = max(0.0, bucket.used - bucket.reserved), bucket.reserved
-            refill = policy.refill_per_second
-            full_s = min(bucket.used / refill if refill > 0 else 0.0, refusals.NEVER_S)
-            resets = at + timedelta(seconds=full_s)
+            resets = at + timedelta(seconds=refusals.full_again_s(policy, bucket.used))
         else:
             counter = self._account(policy).counter(policy, at, now)
             used, reserved, resets = counter.used, counter.reserved, counter.window.end
-        return {
-            "account": policy.account,
-            "name": policy.name,
-            "kind": policy.kind,
-            "limit": policy.cost,
-            "used": used,
-            "reserved": reserved,
-            "remaining": max(0.0, policy.cost - used - reserved),
-            "resets_at": resets.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }
+        return shown_budget(policy, used, reserved, resets)
+
+
+def shown_budget(
+    policy: BudgetPolicy, used: float, reserved: float, resets: datetime
+) -> dict[str, Any]:
+    """One of `LocalAccounts.budgets`."""
+    return {
+        "account": policy.account,
+        "name": policy.name,
+        "kind": policy.kind,
+        "limit": policy.cost,
+        "used": used,
+        "reserved": reserved,
+        "remaining": max(0.0, policy.cost - used - reserved),
+        "resets_at": resets.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }
 
 
 def _depth_reached(open_now: int, hold: Hold) -> bool:

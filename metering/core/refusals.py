@@ -140,6 +140,12 @@ def next_one(period: str) -> str:
     return f"The next {days} days begin" if days else f"The next {period} begins"
 
 
+def full_again_s(policy: BudgetPolicy, used: float) -> float:
+    """How long a burst budget takes to refill."""
+    refill = policy.refill_per_second
+    return min(used / refill if refill > 0 else 0.0, NEVER_S)
+
+
 def _bounded(wait_s: float) -> float:
     return max(SOON_S, wait_s) if wait_s != float("inf") else NEVER_S
 

@@ -95,11 +95,25 @@ def tokens_to_hold(hold: Hold, use: TenantUse) -> int:
 
 def rate_state(use: TenantUse, limits: Limits, now: float) -> RateState:
     requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
+    return rates_of(
+        limits,
+        use.requests.total,
+        0.0 if requests is None else use.requests.reset_s(now),
+        use.tokens.total,
+        0.0 if tokens is None else use.tokens.reset_s(now),
+    )
+
+
+def rates_of(
+    limits: Limits, used_requests: int, requests_s: float, used_tokens: int, tokens_s: float
+) -> RateState:
+    """`…_s`: until the minute is empty again."""
+    requests, tokens = limits.requests_per_minute, limits.tokens_per_minute
     return RateState(
         limit_requests=requests,
-        remaining_requests=None if requests is None else max(0, requests - use.requests.total),
-        reset_requests_s=0.0 if requests is None else use.requests.reset_s(now),
+        remaining_requests=None if requests is None else max(0, requests - used_requests),
+        reset_requests_s=0.0 if requests is None else requests_s,
         limit_tokens=tokens,
-        remaining_tokens=None if tokens is None else tokens - use.tokens.total,
-        reset_tokens_s=0.0 if tokens is None else use.tokens.reset_s(now),
+        remaining_tokens=None if tokens is None else tokens - used_tokens,
+        reset_tokens_s=0.0 if tokens is None else tokens_s,
     )

@@ -1,0 +1,273 @@
+-- Admission, a reservation's life, reading, and what the ledger says.
+
+-- admission -------------------------------------------------------------------------------------
+
+local function depth_reached(open, h)
+  if h.max_running == 0 then return true end
+  if not h.max_queued then return false end
+  if h.queued > 0 and h.queued >= h.max_queued then return true end
+  return h.max_running ~= nil and open >= h.max_running + h.max_queued
+end
+
+local function claim_burst(p, claim, h, b, i, now)
+  local bucket = load_bucket(p, b.account, b.refill or 0, now)
+  claim.bursts[#claim.bursts + 1] = { b.account, bucket }
+  if claim.goes_on or room(b.cost, bucket.used, h.cost) then return nil end
+  return { i, bucket.used }
+end
+
+local function claim_sustained(p, claim, h, b, i, now)
+  local acct = load_account(p, b.account)
+  local c = counter_at(acct, b, h.at, now)
+  local amount = need(c, b.cost, h.cost, h.ceiling)
+  claim.sustained[#claim.sustained + 1] = { b.account, acct, c, amount or h.cost }
+  if amount then return nil end
+  return { i, c.used, c.reserved, c.holds, c.from, c.to }
+end
+
+local function claim_budgets(p, claim, h, kind, now)
+  for i, b in ipairs(h.budgets) do
+    if b.kind == kind then
+      local look = kind == 'burst' and claim_burst or claim_sustained
+      local full = look(p, claim, h, b, i, now)
+      if full and b.exhausted == 'demote' then
+        claim.demote = true
+      elseif full and b.exhausted == 'alert' then
+        claim.alerts[#claim.alerts + 1] = i
+      elseif full then
+        claim.refused[#claim.refused + 1] = full
+      end
+    end
+  end
+  return #claim.refused > 0
+end
+
+local function save_claim(p, claim, at, now)
+  for _, it in ipairs(claim.bursts) do save_bucket(p, it[1], it[2]) end
+  for _, it in ipairs(claim.sustained) do save_account(p, it[1], it[2], at, now) end
+end
+
+local function take(p, h, use, claim, now)
+  use.open = use.open + 1
+  local tokens = tokens_to_hold(use, h)
+  local r = { of = h.replica, tokens = tokens, cost = h.cost, bursts = {}, sustained = {} }
+  r.slot = add(use, now, 1, tokens, tokens)
+  for _, it in ipairs(claim.sustained) do
+    local c, amount = it[3], it[4]
+    c.reserved = c.reserved + amount
+    c.holds = c.holds + 1
+    r.sustained[#r.sustained + 1] = { it[1], c.id, amount }
+  end
+  for _, it in ipairs(claim.bursts) do
+    r.bursts[#r.bursts + 1] = { it[1], take_burst(it[2], h.cost) }
+  end
+  if h.interaction and take_call(p, h.interaction, now) then r.interaction = h.interaction end
+  call('HSET', p .. 'open', h.id, pack(r))
+  return tokens
+end
+
+-- `adopt`: it runs already, on whatever knew of it before; taken without a question.
+local function reserve(p, h, now)
+  if call('HEXISTS', p .. 'open', h.id) == 1 then return { 'again' } end
+  local use = load_use(p, now)
+  local claim = { bursts = {}, sustained = {}, refused = {}, alerts = {}, demote = false }
+  claim.goes_on = h.interaction ~= nil and goes_on(p, h.interaction, now)
+  local refused = not h.adopt and not claim.goes_on and rate_refusal(use, h, now)
+  if refused then return refused end
+  local full = claim_budgets(p, claim, h, 'burst', now)
+  full = (not full or h.adopt) and claim_budgets(p, claim, h, 'sustained', now) or full
+  if h.adopt then
+    refused = nil
+  elseif full then
+    refused = { 'budgets', rates(use, now), claim.refused }
+  elseif depth_reached(use.open, h) then
+    refused = { 'depth', rates(use, now), use.open }
+  end
+  local tokens = not refused and take(p, h, use, claim, now)
+  local told = rates(use, now)
+  save_claim(p, claim, h.at, now)
+  save_use(p, use)
+  return refused or { 'admitted', told, claim.demote, claim.alerts, claim.goes_on, tokens }
+end
+
+-- a reservation's life ------------------------------------------------------------------------------
+
+local function reservation(p, id)
+  local raw = call('HGET', p .. 'open', id)
+  return raw and unpack(raw)
+end
+
+local function charge(p, m, now)
+  local r = reservation(p, m.id)
+  if not r then return end
+  local more_tokens, more = m.tokens - r.tokens, m.cost - r.cost
+  if more_tokens > 0 then
+    local use = load_use(p, now)
+    r.tokens = m.tokens
+    correct_slot(use, r.slot, 3, more_tokens)
+    correct_slot(use, r.slot, 4, more_tokens)
+    save_use(p, use)
+  end
+  if more > 0 then
+    r.cost = m.cost
+    for _, it in ipairs(r.bursts) do
+      local bucket = load_bucket(p, it[1], nil, now)
+      note_low(bucket)
+      bucket.used = bucket.used + more
+      bucket.reserved = bucket.reserved + more
+      save_bucket(p, it[1], bucket)
+    end
+    for _, it in ipairs(r.sustained) do
+      if m.cost > it[3] then
+        local acct = load_account(p, it[1])
+        local c = counter_by_id(acct, it[2])
+        if c then c.reserved = c.reserved + (m.cost - it[3]) end
+        it[3] = m.cost
+        save_account(p, it[1], acct, m.at, now)
+      end
+    end
+  end
+  if more_tokens > 0 or more > 0 then call('HSET', p .. 'open', m.id, pack(r)) end
+end
+
+local function settle_budgets(p, r, cost, at, now)
+  for _, it in ipairs(r.bursts) do
+    local bucket = load_bucket(p, it[1], nil, now)
+    settle_burst(bucket, it[2], r.cost, cost)
+    save_bucket(p, it[1], bucket)
+  end
+  for _, it in ipairs(r.sustained) do
+    local acct = load_account(p, it[1])
+    local c = counter_by_id(acct, it[2])
+    if c then
+      c.holds = c.holds - 1
+      c.reserved = c.holds > 0 and c.reserved - it[3] or 0
+      c.used = c.used + cost
+      save_account(p, it[1], acct, at, now)
+    end
+  end
+end
+
+-- `requests` -1: it was turned away after all, as if it had never been here
+local function finish(p, m, now, requests)
+  local r = reservation(p, m.id)
+  if not r then return 0 end
+  call('HDEL', p .. 'open', m.id)
+  local use = load_use(p, now)
+  use.open = use.open - 1
+  correct_slot(use, r.slot, 2, requests)
+  correct_slot(use, r.slot, 3, m.tokens - r.tokens)
+  correct_slot(use, r.slot, 4, -r.tokens)
+  save_use(p, use)
+  settle_budgets(p, r, m.cost, m.at, now)
+  return r
+end
+
+local function settle(p, m, now)
+  return finish(p, m, now, 0) ~= 0
+end
+
+local function release(p, m, now)
+  local r = finish(p, { id = m.id, at = m.at, tokens = 0, cost = 0 }, now, -1)
+  if r ~= 0 and r.interaction then give_call_back(p, r.interaction) end
+  return r ~= 0
+end
+
+-- an engine is asked now; `entry` is what its record is made of, should its gateway die
+local function asked(p, m)
+  local r = reservation(p, m.id)
+  if r then
+    r.entry = m.entry
+    call('HSET', p .. 'open', m.id, pack(r))
+  end
+end
+
+-- what a gateway that is gone still holds: {id, entry or false} of each
+local function held(p, m)
+  local found, all = {}, call('HGETALL', p .. 'open')
+  for i = 1, #all, 2 do
+    local r = unpack(all[i + 1])
+    if r.of == m.replica then found[#found + 1] = { all[i], r.entry or false } end
+  end
+  return found
+end
+
+-- reading -----------------------------------------------------------------------------------------------
+
+local function shown(p, m, now)
+  local found = {}
+  for i, b in ipairs(m.budgets) do
+    if b.kind == 'burst' then
+      local bucket = load_bucket(p, b.account, b.refill or 0, now)
+      found[i] = { bucket.used, bucket.reserved }
+    else
+      local c = counter_at(load_account(p, b.account), b, m.at, now)
+      found[i] = { c.used, c.reserved, c.from, c.to }
+    end
+  end
+  return found
+end
+
+local function windows(p, m)
+  local found = {}
+  for i, c in ipairs(load_account(p, m.account).counters) do found[i] = { c.from, c.to, c.used } end
+  return found
+end
+
+-- what the ledger says --------------------------------------------------------------------------------------
+
+-- No counter is below the ledger: what is settled here is in the ledger later, never earlier. Not
+-- where a correction came that the caller's figures do not contain. Returns what was raised.
+local function floor(p, m, now)
+  local raised = {}
+  for i, b in ipairs(m.budgets) do
+    local acct = load_account(p, b.account)
+    local c = counter_at(acct, b, m.at, now)
+    raised[i] = 0
+    if acct.corrected <= m.newest and c.from <= m.at and m.at < c.to then
+      raised[i] = math.max(0, b.used - c.used)
+      c.used = math.max(b.used, c.used)
+      acct.corrected = m.newest
+      save_account(p, b.account, acct, m.at, now)
+    end
+  end
+  return raised
+end
+
+-- an entry of the ledger, once, whichever gateway tells of it
+local function correct(p, m, now)
+  local acct = load_account(p, m.account)
+  if m.id <= acct.corrected then return end
+  local c = counter_at(acct, m, m.at, now)
+  if c.from <= m.at and m.at < c.to then c.used = math.max(0, c.used + m.units) end
+  acct.corrected = m.id
+  save_account(p, m.account, acct, m.at, now)
+end
+
+-- the finished requests of the last minutes, oldest first
+local function past(p, m, now)
+  local use = load_use(p, now - 10 * SPAN)
+  for _, it in ipairs(m.past) do
+    local when = now - it.age
+    add(use, when, 1, it.tokens, 0)
+    for _, b in ipairs(it.bursts) do
+      local bucket = load_bucket(p, b.account, b.refill or 0, when)
+      settle_burst(bucket, take_burst(bucket, it.cost), it.cost, it.cost)
+      save_bucket(p, b.account, bucket)
+    end
+  end
+  advance(use, now)
+  save_use(p, use)
+end
+
+local function clock()
+  local time = call('TIME')
+  return tonumber(time[1]) + tonumber(time[2]) / MICRO
+end
+
+return {
+  reserve = reserve, charge = charge, settle = settle, release = release, asked = asked,
+  held = held, shown = shown, windows = windows, floor = floor, correct = correct, past = past,
+  rates = function(p, m, now) return rates(load_use(p, now), now) end,
+  beat = beat, leave = leave, begin_load = begin_load, loaded = loaded, seen = seen, clock = clock,
+}

@@ -1,0 +1,76 @@
+"""`LocalAccounts`' own interface over the functions on a server, with the test's clock."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import valkey
+
+from metering.shared import wire
+from metering.shared.library import library, prefix
+
+NAME, TEXT = library()
+
+
+class RedisAccounts:
+    """As `metering.core.accounts.LocalAccounts`; one test at a time on a server."""
+
+    def __init__(self, client: valkey.Valkey, replica: str = "a") -> None:
+        self._client = client
+        self._windows = wire.Windows()
+        self._replica = replica
+        self._tenants: dict[str, str] = {}  # request -> tenant
+
+    def call(self, verb: str, tenant: str, message: bytes, now: float) -> Any:
+        clock = f"{now:.17g}"
+        raw = self._client.fcall(NAME, 1, prefix(tenant), verb, message, clock)
+        return wire.decode(raw)
+
+    @property
+    def open_reservations(self) -> int:
+        return sum(self._client.hlen(key) for key in self._client.keys("fl:accounts:{*}:open"))
+
+    def reserve(self, hold, now, at):
+        message = wire.reserve(hold, at, self._windows, self._replica)
+        answer = self.call("reserve", hold.tenant, message, now)
+        self._tenants[hold.request_id] = hold.tenant
+        return wire.verdict(hold, at, answer)
+
+    def _end(self, verb, request_id, tokens, cost, now, at):
+        tenant = self._tenants.get(request_id, "alice")
+        return self.call(verb, tenant, wire.ending(request_id, tokens, cost, at), now)
+
+    def charge(self, request_id, tokens, cost, now, at=None):
+        from tests.unit.metering.policies import NOON
+
+        self._end("charge", request_id, tokens, cost, now, at or NOON)
+
+    def settle(self, request_id, tokens, cost, now, at):
+        self._end("settle", request_id, tokens, cost, now, at)
+
+    def release(self, request_id, now, at):
+        self._end("release", request_id, 0, 0.0, now, at)
+
+    def rates(self, tenant, limits, now):
+        return wire.rate_state(limits, self.call("rates", tenant, wire.encode({}), now))
+
+    def budgets(self, budgets, now, at):
+        message = wire.about(budgets, at, self._windows)
+        return wire.shown(budgets, self.call("shown", "alice", message, now), at)
+
+    def restore(self, used, recent, now, at):
+        message = wire.ledger_says(used, 0, at, self._windows)
+        self.call("floor", "alice", message, now)
+        by_tenant: dict[str, list] = {}
+        for each in recent:
+            by_tenant.setdefault(each.tenant, []).append(each)
+        for tenant, past in by_tenant.items():
+            self.call("past", tenant, wire.past(past), now)
+
+    def correct(self, policy, units, now, at, number=1):
+        message = wire.correction(policy, units, number, at, self._windows)
+        self.call("correct", "alice", message, now)
+
+    def windows(self, account):
+        answer = self.call("windows", "alice", wire.encode({"account": account}), 0.0)
+        return wire.in_windows(answer)
