@@ -10,6 +10,7 @@ from typing import Any
 
 from django.conf import settings
 from django.core.asgi import get_asgi_application
+from structlog.contextvars import bound_contextvars
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
@@ -18,6 +19,8 @@ _django: Any = get_asgi_application()  # loads the apps: what follows needs them
 
 from fairlane import front, scraping  # noqa: E402
 from gateway.app import GatewayApp, build_gateway, is_ours  # noqa: E402
+from gateway.peers import REQUEST_ID, Proxies  # noqa: E402
+from gateway.run import new_request_id  # noqa: E402
 
 
 def behind(app: Any, proxies: list[str]) -> Any:
@@ -33,6 +36,7 @@ class Fairlane:
         self.gateway = gateway
         self.console = console
         self.may_scrape = scraping.allowed_from(settings.FAIRLANE_METRICS_FROM)
+        self.proxies = Proxies(settings.TRUSTED_PROXIES)
 
     def drain(self) -> None:
         """The server is to stop; what runs may finish."""
@@ -44,17 +48,24 @@ class Fairlane:
             await self._lifespan(receive, send)
         elif self._is_for_gateway(scope):
             assert self.gateway is not None
-            if scope["path"] == "/metrics" and not self.may_scrape(scope):
-                await _plain(send, 403, scraping.REFUSED)
-            else:
-                await self.gateway(scope, receive, send)
-        elif self.console and scope["type"] == "http":
-            await front.ask(_django, scope, receive, send)
+            await self.gateway(scope, receive, send)
         elif scope["type"] == "http":
+            name = self.proxies.id_from(scope) or new_request_id()
+            with bound_contextvars(request_id=name):
+                await self._others(scope, receive, named(name, send))
+
+    async def _others(self, scope: Any, receive: Any, send: Any) -> None:
+        if self.gateway is not None and scope["path"] == "/metrics":
+            await _plain(send, 403, scraping.REFUSED)
+        elif self.console:
+            await front.ask(_django, scope, receive, send)
+        else:
             await _plain(send, 404, b"This process serves the gateway only.\n")
 
     def _is_for_gateway(self, scope: Any) -> bool:
-        return self.gateway is not None and scope["type"] == "http" and is_ours(scope["path"])
+        if self.gateway is None or scope["type"] != "http" or not is_ours(scope["path"]):
+            return False
+        return scope["path"] != "/metrics" or self.may_scrape(scope)
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         """Start and stop with the server; a failed start is reported, and stops the server."""
@@ -70,6 +81,18 @@ class Fairlane:
         if self.gateway is not None:
             await self.gateway.stop()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def named(name: str, send: Any) -> Any:
+    """What is sent, with the request's id in the answer's head."""
+
+    async def told(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = [*message.get("headers", ()), (REQUEST_ID, name.encode())]
+            message = {**message, "headers": headers}
+        await send(message)
+
+    return told
 
 
 async def _plain(send: Any, status: int, body: bytes) -> None:

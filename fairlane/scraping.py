@@ -8,9 +8,9 @@ that tenants call.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import lru_cache
-from ipaddress import ip_address, ip_network
 from typing import Any
+
+from gateway.peers import known
 
 FORWARDED = {b"x-forwarded-for", b"forwarded", b"x-real-ip"}
 REFUSED = b"Not from here. FAIRLANE_METRICS_FROM says from which addresses /metrics is read.\n"
@@ -18,20 +18,9 @@ REFUSED = b"Not from here. FAIRLANE_METRICS_FROM says from which addresses /metr
 
 def allowed_from(networks: Iterable[str]) -> Callable[[Any], bool]:
     """Whether an ASGI scope may read /metrics."""
-    known = [ip_network(network) for network in networks]
-
-    @lru_cache(maxsize=64)
-    def is_known(host: str) -> bool:
-        try:
-            address = ip_address(host)
-        except ValueError:  # a socket in the file system has no address
-            return False
-        mapped = getattr(address, "ipv4_mapped", None) or address
-        return any(mapped in network for network in known)
+    is_known = known(networks)
 
     def allowed(scope: Any) -> bool:
-        client = scope.get("client")
-        passed_on = any(name in FORWARDED for name, _ in scope["headers"])
-        return client is not None and not passed_on and is_known(client[0])
+        return not any(name in FORWARDED for name, _ in scope["headers"]) and is_known(scope)
 
     return allowed

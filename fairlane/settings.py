@@ -22,6 +22,7 @@ HTTPS_ONLY = given.flag("HTTPS_ONLY", default=False)
 FAIRLANE_DATA_DIR = given.folder("FAIRLANE_DATA_DIR", ROOT / "var")
 FAIRLANE_STATE_LOSS = given.choice("FAIRLANE_STATE_LOSS", "fail-open", ("fail-open", "fail-closed"))
 FAIRLANE_LOG = given.choice("FAIRLANE_LOG", "text", ("text", "json"))
+FAIRLANE_LOG_CALLS = given.choice("FAIRLANE_LOG_CALLS", "failed", ("none", "failed", "all"))
 FAIRLANE_MAX_BODY_BYTES = given.number("FAIRLANE_MAX_BODY_BYTES", 16 * 2**20, 1024, 2**30)
 FAIRLANE_DRAIN_SECONDS = given.number("FAIRLANE_DRAIN_SECONDS", 30, 0, 3600)
 # A month that runs must be countable from its records, so they are kept for longer than one.

@@ -7,16 +7,19 @@ here, and no engine hears of it.
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 
 import msgspec
+from django.conf import settings
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from gateway import errors, metrics
 from gateway.errors import ApiError, Outcome, Voice
 from gateway.exchange import Exchange, Headers, Receive, Scope, Send
 from gateway.identity import identify
+from gateway.peers import Proxies
+from gateway.run import new_request_id
 from gateway.service import Gateway
 from gateway.wire.headers import read
 from gateway.wire.routes import ROUTES, Kind
@@ -47,8 +50,9 @@ def is_ours(path: str) -> bool:
 class GatewayApp:
     """Started and stopped with the server by `fairlane.asgi`."""
 
-    def __init__(self, gateway: Gateway) -> None:
+    def __init__(self, gateway: Gateway, proxies: Iterable[str] = ()) -> None:
         self._gateway = gateway
+        self._proxies = Proxies(proxies)
         self._born = int(time.time())
         self.start = gateway.start
         self.stop = gateway.stop
@@ -61,13 +65,17 @@ class GatewayApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, receive, send)
+        exchange.given_id = self._proxies.id_from(scope)
         path, method = scope["path"], scope["method"]
         kind = CALLS.get(path)
         if kind is not None and method == "POST" and b"%" not in scope.get("raw_path", b""):
             calls = self._gateway.calls
             assert calls is not None
             await calls.serve(kind, exchange)
-        elif path in self._plain and method in ("GET", "HEAD"):
+            return
+        exchange.given_id = exchange.given_id or new_request_id()
+        exchange.always = [(name, exchange.given_id.encode()) for name in voice_of(path).ids]
+        if path in self._plain and method in ("GET", "HEAD"):
             await self._plain[path](exchange)
         else:
             await self._other(path, method, exchange)
@@ -83,7 +91,8 @@ class GatewayApp:
         except ApiError as error:
             status = 404 if error.outcome is Outcome.INVALID_REQUEST else error.status
             headers = [JSON, *errors.headers(error)]
-            await exchange.respond(status, headers, voice_of(path).body(error, ""))
+            body = voice_of(path).body(error, exchange.given_id)
+            await exchange.respond(status, headers, body)
 
     async def _models(self, path: str, method: str, exchange: Exchange) -> None:
         if method not in ("GET", "HEAD"):
@@ -130,8 +139,8 @@ class GatewayApp:
 async def wrong_method(exchange: Exchange, method: str, path: str, allowed: bytes) -> None:
     error = ApiError(Outcome.INVALID_REQUEST, f"{path} takes {allowed.decode()}, not {method}.")
     headers: Headers = [JSON, (b"allow", allowed)]
-    await exchange.respond(405, headers, voice_of(path).body(error, ""))
+    await exchange.respond(405, headers, voice_of(path).body(error, exchange.given_id))
 
 
 def build_gateway() -> GatewayApp:
-    return GatewayApp(Gateway())
+    return GatewayApp(Gateway(), settings.TRUSTED_PROXIES)

@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 import structlog
 from msgspec.structs import replace
 
-from gateway import admission, errors, metrics
+from gateway import admission, call_log, errors, metrics
 from gateway.alerting import BudgetAlerts
 from gateway.counting import PromptCounter
 from gateway.errors import ApiError, Outcome
@@ -64,6 +64,7 @@ class Calls:
         self.alerts = BudgetAlerts()
         self.counter = PromptCounter(estimates, engines)
         self.telemetry: Telemetry | None = None
+        self.logged: call_log.Wanted = "failed"
         self._governor = governor
         self._engines = engines
         self._estimates = estimates
@@ -72,8 +73,10 @@ class Calls:
         self._incoming = Incoming(max_body_bytes)
 
     async def serve(self, kind: Kind, exchange: Exchange) -> None:
+        own_id, given_id = new_request_id(), exchange.given_id
         run = Run(
-            request_id=new_request_id(),
+            request_id=f"{own_id}.{given_id}" if given_id else own_id,
+            given_id=given_id,
             at=datetime.now(UTC),
             began=time.monotonic(),
             snapshot=self.snapshot,
@@ -95,6 +98,7 @@ class Calls:
             exchange.unwatch()
             self._close(run)
             run.trace.ended(run)
+            call_log.note(run, self.logged)
 
     async def _serve(self, kind: Kind, exchange: Exchange, run: Run) -> None:
         try:
@@ -287,7 +291,7 @@ class Calls:
             *errors.headers(error),
             *own_headers(run),
         ]
-        body = run.voice.body(error, run.request_id)
+        body = run.voice.body(error, run.shown_id)
         await exchange.respond(error.status, headers, body)
 
     def _close(self, run: Run) -> None:

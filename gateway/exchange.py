@@ -31,6 +31,8 @@ class HungUp(Exception):
 class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.headers: Headers = scope["headers"]
+        self.given_id = ""  # of a proxy that may name requests
+        self.always: Headers = []  # that every answer carries
         self.started = False
         self.gone = False
         self.left: FinishReason = "cancelled"  # how a caller that is gone left
@@ -114,6 +116,7 @@ class Exchange:
 
     async def start(self, status: int, headers: Headers) -> None:
         self.started = True
+        headers += self.always
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
 
     async def write(self, chunk: bytes) -> None:

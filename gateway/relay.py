@@ -188,7 +188,7 @@ def header(response: Response, wanted: bytes) -> bytes:
 
 def own_headers(run: Run) -> Headers:
     """What every answer of the gateway carries, as far as it is known."""
-    request_id = run.request_id.encode()
+    request_id = run.shown_id.encode()
     found = [(name, request_id) for name in run.voice.ids]
     if run.lane:
         found.append((b"x-fairlane-lane", run.lane.encode()))

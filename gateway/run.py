@@ -38,7 +38,7 @@ class Run:
     """Times in monotonic seconds but `at`. `asked` once an engine may have begun to work for it,
     `answering` once the engine has accepted it (its answer began with 200)."""
 
-    request_id: str
+    request_id: str  # of its record: no two are the same, whatever a proxy calls them
     at: datetime
     began: float
     snapshot: PolicySnapshot
@@ -66,7 +66,13 @@ class Run:
     throttle_reason: str = ""
     settled: bool = False
     trace: Trace = UNWATCHED
+    given_id: str = ""  # that a proxy gave it; within `request_id`, after a dot
     begun: Callable[[], None] = lambda: None  # to be called when a stream's first content is here
+
+    @property
+    def shown_id(self) -> str:
+        """What caller and engine know it by."""
+        return self.given_id or self.request_id
 
     def end(self, outcome: Outcome, finish: FinishReason | None = None) -> None:
         self.outcome = outcome

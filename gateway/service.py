@@ -92,6 +92,8 @@ class Gateway:
         self._sender = await asyncio.to_thread(self._start_telemetry)
         self._tasks = [
             asyncio.create_task(self._keep(self._poll_policy, POLL_S), name="policy poll"),
+        assert self.calls is not None
+        self.calls.logged = settings.FAIRLANE_LOG_CALLS
             asyncio.create_task(self._keep(self._sample, SAMPLE_S), name="live sample"),
             asyncio.create_task(self._keep(self._cut, CUT_S), name="ledger check"),
             asyncio.create_task(self._keep(self._remember, REMEMBER_S), name="learnt"),

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 from django.db.models import Max, QuerySet
+from django.db.models.functions import Substr
 
 from metering import learnt
 from metering.core.error_book import ErrorBook, Errors
@@ -28,6 +29,8 @@ from tenants.selectors import current_document
 Dimension = Literal["tenant", "application", "key", "model", "lane"]
 
 RECORD = UsageRecord.__struct_fields__
+OWN_ID_CHARS = 32  # of a request id that the gateway makes
+PROXY_NAMES_FOR = timedelta(days=7)
 SHARE_SKETCHES = ("queue_ms", "ttft_ms", "e2e_ms")
 
 
@@ -237,7 +240,21 @@ def find_record(request_id: str, tenant: str | None = None) -> UsageRecord | Non
     given. None too while it runs, and once its record is past the time that records are kept."""
     rows = _rows(tenant, None, None).filter(request_id=request_id)
     row = rows.values_list(*RECORD).first()
+    if row is None and request_id:
+        row = _named_by_proxy(request_id, tenant).values_list(*RECORD).first()
     return None if row is None else _record(row)
+
+
+def _named_by_proxy(name: str, tenant: str | None) -> QuerySet[UsageRow, Any]:
+    """A trusted proxy's id stands in a record's after the gateway's own and a dot, and several can
+    have it: the newest goes first. No index knows it, so only some days are looked through."""
+    rows = _rows(tenant, datetime.now(UTC) - PROXY_NAMES_FOR, None)
+    return (
+        rows.filter(request_id__endswith=f".{name}")
+        .annotate(given=Substr("request_id", OWN_ID_CHARS + 2))
+        .filter(given=name)
+        .order_by("-at")
+    )
 
 
 def knows_tenant(name: str | None) -> bool:

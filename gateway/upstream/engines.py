@@ -145,7 +145,7 @@ class Engines:
             tenant=run.plan.hold.tenant,
             lane=run.place.lane.name,
         )
-        headers = to_engine(asked, run.request_id, [*policy_headers, *self.key_header(pool)])
+        headers = to_engine(asked, run.shown_id, [*policy_headers, *self.key_header(pool)])
         headers = run.trace.asked(run, headers)
         connect_s, first_byte_s = self._patience(run, call)
         if call.stream and dialect.priority in call.route.priority:

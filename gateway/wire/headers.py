@@ -2,8 +2,8 @@
 
 1. Both ways only what is listed passes: hop-by-hop headers, credentials, cookies, forwarded-for,
    identity and priority headers of callers, and an engine's own limits never do (case R32).
-2. The request id that reaches engine, ledger and caller is the gateway's: records are idempotent
-   by it, so a caller that could choose it could go unbilled.
+2. The request id is the gateway's, or that of a proxy which the operator named (`gateway.peers`);
+   never a caller's.
 3. A header that policy reads and that is given twice with two values is refused, not picked from.
 4. No error text repeats a key.
 """
@@ -45,7 +45,6 @@ _READ = frozenset(
         b"x-api-key",
         b"x-fairlane-lane",
         b"x-fairlane-interaction",
-        b"x-request-id",
     }
 )
 _REQUESTS, _TOKENS = (
@@ -63,7 +62,6 @@ class Asked(msgspec.Struct, frozen=True):
     key: bytes
     lane: str
     interaction: str
-    client_request_id: str  # for logs only; "" when it is not a plain short id
     to_engine: list[Header]
 
 
@@ -84,12 +82,10 @@ def read(raw: Iterable[Header]) -> Asked:
                 keys.add(_secret(name, value.strip()))
             elif found.setdefault(name, value) != value:
                 raise invalid(f"{name.decode()} is given twice", name.decode())
-    client_id = found.get(b"x-request-id", b"")
     return Asked(
         _one_key(keys),
         _plain(found, b"x-fairlane-lane", _LANE),
         _plain(found, b"x-fairlane-interaction", _ID),
-        client_id.decode() if _ID.fullmatch(client_id) else "",
         passed,
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import structlog
 
 from fairlane import asgi
 from fairlane.asgi import Fairlane, build
@@ -188,3 +189,27 @@ async def test_only_a_trusted_proxy_says_who_calls(
         said = {"x_forwarded_for": forwarded, "x_forwarded_proto": "https"}
         await ask(asgi.behind(app, proxies), "/", host=peer, **said)
         assert heard.pop() == expected
+
+
+async def answering(scope: Any, receive: Any, send: Any) -> None:
+    structlog.get_logger("test").warning("asked")
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+
+
+async def test_every_answer_of_the_console_has_an_id_and_so_has_its_log(
+    settings: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(asgi, "_django", answering)
+    settings.TRUSTED_PROXIES = ["10.0.0.5"]
+    app = both(None, console=True)
+    for host, taken in (("10.0.0.5", True), ("10.0.0.6", False)):
+        caplog.clear()
+        [start] = await ask(app, "/tenants/", host=host, x_request_id="edge-1")
+        [(name, value)] = start["headers"]
+        assert name == b"x-request-id"
+        assert (value == b"edge-1") is taken
+        assert value.decode() in str(caplog.records[0].msg)
+    start, _ = await ask(both(Gateway(), console=False), "/tenants/")
+    assert dict(start["headers"])[b"x-request-id"]
+    start, _ = await ask(both(Gateway(), console=True), "/metrics", host="203.0.113.9")
+    assert dict(start["headers"])[b"x-request-id"]

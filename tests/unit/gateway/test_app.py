@@ -13,6 +13,8 @@ from gateway.exchange import Message
 from tests.unit.gateway.cast import SECRET, A
 from tests.unit.gateway.world import ASKED, World
 
+PROXY = "10.0.0.5"
+
 
 class Service:
     """What the app needs of a started gateway."""
@@ -49,6 +51,8 @@ async def ask(
     body: Any = None,
     service: Service | None = None,
     raw_path: bytes | None = None,
+    request_id: str = "",
+    proxies: tuple[str, ...] = (),
 ) -> Answer:
     sent: list[Message] = []
     whole = b"" if body is None else json.dumps(body).encode()
@@ -64,14 +68,16 @@ async def ask(
         sent.append(message)
 
     headers = [] if key is None else [(b"x-api-key", SECRET.get(key, key.encode()))]
+    headers += [(b"x-request-id", request_id.encode())] if request_id else []
     scope = {
         "type": "http",
         "path": path,
         "raw_path": path.encode() if raw_path is None else raw_path,
         "method": method,
         "headers": headers,
+        "client": (PROXY, 4711),
     }
-    app = GatewayApp(service or Service())  # type: ignore[arg-type]
+    app = GatewayApp(service or Service(), proxies)  # type: ignore[arg-type]
     await app(scope, receive, send)
     return Answer(sent)
 
@@ -216,3 +222,52 @@ async def test_head_is_answered_where_get_is(path: str) -> None:
 
 async def test_a_probe_takes_no_other_method() -> None:
     assert (await ask("/healthz", "POST")).status == 404
+
+
+EVERYWHERE = ["/v1/models", "/v1/models/gpt-9", "/v1/nothing", "/healthz", "/readyz", "/metrics"]
+
+
+@pytest.mark.parametrize("path", [*EVERYWHERE, "/v1/chat/completions"])  # GET of it: a 405
+async def test_every_answer_has_an_id_of_its_own(path: str) -> None:
+    first, second = [(await ask(path)).headers["x-request-id"] for _ in range(2)]
+    assert len(first) == 32
+    assert first != second
+
+
+@pytest.mark.parametrize("path", EVERYWHERE)
+async def test_a_trusted_proxy_names_the_request_and_nobody_else_does(path: str) -> None:
+    for proxies, given, told in (
+        ((PROXY,), "edge-1", True),
+        (("10.0.0.0/8",), "edge/1:2@3+4=5", True),
+        (("10.0.0.6",), "edge-1", False),
+        ((), "edge-1", False),
+        ((PROXY,), "x" * 128, True),
+        ((PROXY,), "x" * 129, False),
+        ((PROXY,), "a b", False),
+        ((PROXY,), "a\nb", False),
+    ):
+        answer = await ask(path, request_id=given, proxies=proxies)
+        assert (answer.headers["x-request-id"] == given) is told
+
+
+async def test_on_messages_an_error_tells_its_id_in_all_three_places() -> None:
+    answer = await ask("/v1/messages", request_id="edge-1", proxies=(PROXY,))
+    assert answer.status == 405
+    ids = answer.headers["x-request-id"], answer.headers["request-id"], answer.json["request_id"]
+    assert ids == ("edge-1",) * 3
+
+
+async def test_calls_that_a_proxy_names_alike_are_records_of_their_own() -> None:
+    world, service = World(), Service()
+    service.calls = world.calls
+    body = {"model": "chat", **ASKED["chat"]}
+    for key in ("alice", "alice", "who-knows"):
+        path = "/v1/chat/completions"
+        answer = await ask(
+            path, "POST", key, body, service=service, request_id="edge-1", proxies=(PROXY,)
+        )
+        assert answer.headers["x-request-id"] == "edge-1"
+    first, second = [record.request_id for record in world.journal.records]
+    assert first != second
+    assert [each.partition(".")[2] for each in (first, second)] == ["edge-1"] * 2
+    assert {request.headers["x-request-id"] for request in world.asked} == {"edge-1"}
