@@ -1,0 +1,35 @@
+"""`manage.py doctor`: what is right and what is not with a deployment, a line each.
+
+It reads what the deployment left in its database and Redis, and changes nothing. What gateways
+know (engines, the state they share) comes from their live samples: it is their view that counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fairlane.doctor import here, running, stores
+from fairlane.doctor.finding import Finding, fail
+
+# In the order in which one would look: where a store is away, the rest says nothing.
+EXAMINED: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
+    ("settings", here.settings_are_safe),
+    ("secrets", here.secrets_are_there),
+    ("database", stores.database),
+    ("redis", stores.redis_server),
+    ("policy", running.policy),
+    ("gateways", running.gateways),
+    ("engines", running.engines),
+    ("worker", running.worker),
+    ("ledger", running.ledger),
+    ("alerts", running.alerts),
+)
+
+
+def examine() -> Iterator[Finding]:
+    """Every finding; a check that breaks is one itself, and the others go on."""
+    for subject, check in EXAMINED:
+        try:
+            yield from check()
+        except Exception as error:
+            yield fail(subject, f"could not be looked at: {type(error).__name__}: {error}".strip())

@@ -1,0 +1,98 @@
+"""The database and Redis: there, of the right kind, and keeping what they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.executor import MigrationExecutor
+
+from fairlane.doctor.finding import Finding, fail, ok, warn
+
+REDIS_LEAST = 7  # functions
+APART_S = 1.0
+HISTORY = ("tenants_auditentry", "tenants_policyrevision")
+
+
+def database() -> Iterator[Finding]:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
+    executor = MigrationExecutor(connection)
+    pending = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if pending:
+        yield fail("database", f"{len(pending)} migrations are missing", "Run `manage.py migrate`.")
+    if connection.vendor == "postgresql":
+        yield from _postgresql()
+    elif settings.REDIS_URL:
+        yield warn(
+            "database",
+            "SQLite, while REDIS_URL is set: replicas on other hosts cannot share it",
+            "Set DATABASE_URL to a PostgreSQL, unless all of it runs on this host.",
+        )
+    else:
+        yield ok("database", "SQLite, for one host")
+
+
+def _postgresql() -> Iterator[Finding]:
+    with connection.cursor() as cursor:
+        cursor.execute("SHOW server_version")
+        version = cursor.fetchone()[0]
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp())")
+        yield from _clock("database", float(cursor.fetchone()[0]))
+        may = []
+        for table in HISTORY:
+            cursor.execute("SELECT has_table_privilege(%s, 'UPDATE, DELETE, TRUNCATE')", [table])
+            may += [table] if cursor.fetchone()[0] else []
+    yield ok("database", f"PostgreSQL {version}")
+    if may:
+        yield warn(
+            "database",
+            f"this role could drop what keeps {' and '.join(may)} append-only",
+            "Run as a role of its own: docs/operations.md, History that only grows.",
+        )
+
+
+def redis_server() -> Iterator[Finding]:
+    if not settings.REDIS_URL:
+        yield ok("redis", "REDIS_URL is unset: one gateway process, its scheduler in memory")
+        return
+    client: Any = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=5)
+    told = client.info()
+    version = str(told["redis_version"])
+    if int(version.partition(".")[0]) < REDIS_LEAST:
+        yield fail("redis", f"version {version}; the scheduler takes {REDIS_LEAST} or newer")
+    else:
+        yield ok("redis", f"version {version}, {told['used_memory_human']} in use")
+    yield from _keeps(client, told)
+    seconds, micros = client.time()
+    yield from _clock("redis", seconds + micros / 1e6)
+
+
+def _keeps(client: Any, told: dict[str, Any]) -> Iterator[Finding]:
+    policy = told.get("maxmemory_policy", "noeviction")
+    if policy != "noeviction":
+        yield fail(
+            "redis",
+            f"maxmemory-policy is {policy}: counters may be thrown out for room",
+            "Set maxmemory-policy to noeviction.",
+        )
+    if not told.get("aof_enabled"):
+        yield warn(
+            "redis",
+            "appendonly is off: its restart loses tasks, and counters come from the ledger anew",
+            "Set appendonly to yes.",
+        )
+
+
+def _clock(subject: str, theirs: float) -> Iterator[Finding]:
+    apart = theirs - datetime.now(UTC).timestamp()
+    if abs(apart) > APART_S:
+        yield fail(
+            subject,
+            f"its clock is {apart:+.1f} s from this machine's",
+            "Set both by NTP: budgets' windows and leases hang on them.",
+        )

@@ -1,0 +1,184 @@
+"""`manage.py doctor`: each trouble is one line that says what to do; none of it, and it exits 0."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.db import connection
+
+from metering.models import AlertDelivery, AlertDestination, GatewayCheck, LiveMinute
+from metering.services import write_sample
+from tests import builders
+
+pytestmark = [pytest.mark.django_db, pytest.mark.store]
+
+Findings = dict[str, list[dict[str, str]]]
+
+
+@pytest.fixture(autouse=True)
+def safe(settings: Any) -> None:
+    """A deployment that is as it should be."""
+    settings.SECRET_KEY = "".join(chr(65 + n) for n in range(26)) * 2
+    settings.HTTPS_ONLY = settings.SECURE_SSL_REDIRECT = True
+    settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = True
+    settings.SECURE_HSTS_SECONDS = 1000
+    settings.SESSION_COOKIE_SECURE = settings.CSRF_COOKIE_SECURE = True
+    policy = builders.policy()
+    for tier in policy["tiers"]:
+        tier["limits"] = {**tier["limits"], "max_running": 4}
+    builders.apply_policy(policy)
+
+
+def sample(began: timedelta = timedelta(hours=1), **changes: Any) -> None:
+    """A gateway that runs since then, as it tells of itself now."""
+    now = datetime.now(UTC)
+    state = builders.live_state(now) | changes
+    for pool in state["pools"].values():
+        for end in pool["endpoints"].values():
+            end.update(available=True, simulated=False, priority_ignored=False)
+    write_sample(state["gateway"], state, now - began)
+    write_sample(state["gateway"], state, now)
+
+
+def kept(at: datetime) -> None:
+    LiveMinute.objects.create(start=at.replace(second=0, microsecond=0), pool="demo-chat")
+
+
+def doctor(capsys: pytest.CaptureFixture[str]) -> tuple[Findings, int]:
+    status = 0
+    try:
+        call_command("doctor", "--json")
+    except SystemExit as end:
+        status = int(str(end.code))
+    found: Findings = {}
+    for finding in json.loads(capsys.readouterr().out):
+        found.setdefault(finding["subject"], []).append(finding)
+    return found, status
+
+
+def test_all_is_well(capsys: pytest.CaptureFixture[str]) -> None:
+    sample()
+    kept(datetime.now(UTC))
+    found, status = doctor(capsys)
+    bad = [f for lines in found.values() for f in lines if f["state"] == "fail"]
+    assert (bad, status) == ([], 0)
+    assert {state["state"] for state in found["gateways"]} == {"ok"}
+    assert found["worker"][0]["found"] == "worker and beat are at work"
+    warned = {f["subject"] for lines in found.values() for f in lines if f["state"] == "warn"}
+    assert warned <= ({"database"} if connection.vendor == "postgresql" else set())
+
+
+def behind() -> None:
+    sample(revision=0)
+
+
+def without_state() -> None:
+    sample(state="fail-open")
+
+
+def ahead() -> None:
+    sample(at=(datetime.now(UTC) + timedelta(minutes=1)).isoformat())
+
+
+def endpoint_down() -> None:
+    state = builders.live_state(datetime.now(UTC))
+    write_sample("host-a:4711", state, datetime.now(UTC))
+
+
+def worker_gone() -> None:
+    sample()
+    kept(datetime.now(UTC) - timedelta(hours=1))
+
+
+def counters_differ() -> None:
+    GatewayCheck.objects.create(
+        gateway="host-a:4711", at=datetime.now(UTC), differences=[{"account": "tenant:acme/hourly"}]
+    )
+
+
+def message_undelivered() -> None:
+    to = AlertDestination.objects.create(name="ops", address="ops@example.org")
+    AlertDelivery.objects.create(
+        destination=to, event="test", state="failed", due_at=datetime.now(UTC)
+    )
+
+
+def nothing() -> None:
+    """No gateway has ever run."""
+
+
+@pytest.mark.parametrize(
+    ("trouble", "subject", "says", "do"),
+    [
+        (nothing, "gateways", "none has told of itself so far", "manage.py serve"),
+        (behind, "gateways", "works by revision 0; 1 is in force", "log"),
+        (without_state, "gateways", "out of reach (fail-open)", "Redis"),
+        (ahead, "gateways", "s ahead of this machine's", "NTP"),
+        (endpoint_down, "engines", "http://127.0.0.1:9103/v1 of org/code-7b takes nothing", "way"),
+        (worker_gone, "worker", "worker or beat is not at work", "--role console"),
+        (counters_differ, "ledger", "host-a:4711: tenant:acme/hourly", "usage verify"),
+        (message_undelivered, "alerts", "1 messages could not be delivered", "Destinations"),
+    ],
+)
+def test_a_trouble_is_a_line_and_a_failure(
+    trouble: Callable[[], None],
+    subject: str,
+    says: str,
+    do: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    trouble()
+    found, status = doctor(capsys)
+    [line] = [line for line in found[subject] if line["state"] == "fail"]
+    assert says in line["found"]
+    assert do in line["do"]
+    assert status == 1
+
+
+def test_what_the_policy_leaves_open_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    policy = builders.policy()
+    policy["pools"][0]["api_key_env"] = "A_KEY_THAT_NOBODY_SET"
+    policy["tiers"][1] |= {"limits": {}, "budgets": []}
+    builders.apply_policy(policy, "Loose")
+    sample(revision=2)
+    found, status = doctor(capsys)
+    assert "A_KEY_THAT_NOBODY_SET" in found["secrets"][0]["found"]
+    [warned] = [line for line in found["policy"] if line["state"] == "warn"]
+    assert "umbrella, hooli" in warned["found"]
+    assert "stark" not in warned["found"], "it is suspended"
+    assert status == 1
+
+
+def test_settings_without_tls_are_one_warning_and_a_short_key_a_failure(
+    settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.HTTPS_ONLY = settings.SECURE_SSL_REDIRECT = settings.SESSION_COOKIE_SECURE = False
+    settings.SECRET_KEY = "short"
+    found, status = doctor(capsys)
+    assert [line["state"] for line in found["settings"]] == ["warn", "fail"]
+    assert "HTTPS_ONLY" in found["settings"][0]["found"]
+    assert status == 1
+
+
+def test_a_check_that_breaks_is_a_line_and_the_others_go_on(
+    settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    found, status = doctor(capsys)
+    assert found["redis"][0]["state"] == "fail"
+    assert "ConnectionError" in found["redis"][0]["found"]
+    assert "alerts" in found
+    assert status == 1
+
+
+def test_a_person_reads_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        call_command("doctor", "--no-color")
+    lines = capsys.readouterr().out.splitlines()
+    place = lines.index("FAIL  gateways: none has told of itself so far")
+    assert lines[place + 1] == "      Start `manage.py serve`."
