@@ -1,8 +1,9 @@
 """The gateway's parts in one process: built in order, kept in step with the policy, shut down.
 
 1. A gateway answers only once it has a snapshot and its counters are restored from the ledger.
-2. The policy's version is polled; a newer one is compiled off the loop and swapped in one step,
-   between two requests. A poll that fails changes nothing: the last good snapshot stays.
+2. The policy's version is polled, at once where PostgreSQL tells of a change; a newer one is
+   compiled off the loop and swapped in one step, between two requests. A poll that fails changes
+   nothing: the last good snapshot stays.
 3. Stopping: nothing new is admitted, what runs may finish, then every record is written.
 """
 
@@ -13,7 +14,7 @@ import gc
 import os
 import socket
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -43,6 +44,7 @@ from metering.live_check import Cuts
 from metering.services import write_sample
 from scheduling.runtime import LocalScheduler
 from tenants.core.snapshot import BudgetPolicy, EndpointPolicy, PolicySnapshot, PoolPolicy
+from tenants.postgres import PolicyNotices
 from tenants.selectors import current_version, load_snapshot
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ log = structlog.get_logger("fairlane.gateway")
 T = TypeVar("T")
 
 POLL_S = 0.25
+POLL_WHILE_TOLD_S = 0.5  # within a second also where a notice is lost
 SAMPLE_S = 1.0
 CUT_S = 3.0
 REMEMBER_S = 30.0
@@ -65,6 +68,7 @@ class Gateway:
     def __init__(self) -> None:
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.ready = False
+        self.notices = PolicyNotices()
         self.calls: Calls | None = None
         self._database = ThreadPoolExecutor(1, thread_name_prefix="gateway-database")
         self._tasks: list[asyncio.Task[None]] = []
@@ -88,12 +92,15 @@ class Gateway:
         self.budget_of = PolicyBudgets(lambda: self.snapshot)
         self.writer = LedgerWriter(self.journal, self.budget_of)
         self.writer.start()
+        assert self.calls is not None
+        self.calls.logged = settings.FAIRLANE_LOG_CALLS
         self._apply(snapshot)
         self._sender = await asyncio.to_thread(self._start_telemetry)
         self._tasks = [
-            asyncio.create_task(self._keep(self._poll_policy, POLL_S), name="policy poll"),
-        assert self.calls is not None
-        self.calls.logged = settings.FAIRLANE_LOG_CALLS
+            asyncio.create_task(self.notices.listen(), name="policy notices"),
+            asyncio.create_task(
+                self._keep(self._poll_policy, POLL_S, self._until_news), name="policy poll"
+            ),
             asyncio.create_task(self._keep(self._sample, SAMPLE_S), name="live sample"),
             asyncio.create_task(self._keep(self._cut, CUT_S), name="ledger check"),
             asyncio.create_task(self._keep(self._remember, REMEMBER_S), name="learnt"),
@@ -336,7 +343,15 @@ class Gateway:
             policy = snapshot.tenants.get(name)
             state["budgets"] = self.accounts.budgets(policy.budgets if policy else (), now, at)
 
-    async def _keep(self, step: Callable[[], Any], every_s: float) -> None:
+    async def _until_news(self, every_s: float) -> None:
+        await self.notices.wait(POLL_WHILE_TOLD_S if self.notices.connected else every_s)
+
+    async def _keep(
+        self,
+        step: Callable[[], Any],
+        every_s: float,
+        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
         """Run a step again and again; one that fails is logged once until it works again."""
         failing = False
         while True:
@@ -347,7 +362,7 @@ class Gateway:
                 if not failing:
                     log.error("background step failed", step=step.__name__, error=repr(error))
                 failing = True
-            await asyncio.sleep(every_s)
+            await wait(every_s)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Database work, on the one thread that holds the gateway's connection."""

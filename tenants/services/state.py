@@ -13,6 +13,7 @@ from django.db import transaction
 from django.db.models import F
 from django.dispatch import Signal
 
+from tenants import postgres
 from tenants.models import PolicyState
 
 changed = Signal()
@@ -20,7 +21,7 @@ changed = Signal()
 
 def on_change(callback: Callable[[int], None]) -> Callable[[], None]:
     """Call `callback(version)` after each change made in this process; returns what ends that.
-    Other processes poll `selectors.current_version()`."""
+    Other processes poll `selectors.current_version()`, and on PostgreSQL hear it as well."""
 
     def receive(version: int, **_: object) -> None:
         callback(version)
@@ -35,7 +36,10 @@ def on_change(callback: Callable[[int], None]) -> Callable[[], None]:
 def swap(seen: PolicyState, revision: int) -> bool:
     """Move on from the state as it was seen; False when somebody else was first."""
     still = PolicyState.objects.filter(id=1, version=seen.version)
-    return still.update(version=seen.version + 1, revision=revision) == 1
+    if still.update(version=seen.version + 1, revision=revision) == 0:
+        return False
+    postgres.notify(seen.version + 1)
+    return True
 
 
 def bump() -> int:
@@ -43,7 +47,9 @@ def bump() -> int:
     what the caller reads afterwards stays as it is."""
     PolicyState.read()
     PolicyState.objects.filter(id=1).update(version=F("version") + 1)
-    return PolicyState.objects.values_list("version", flat=True).get(id=1)
+    version = PolicyState.objects.values_list("version", flat=True).get(id=1)
+    postgres.notify(version)
+    return version
 
 
 def hold() -> None:

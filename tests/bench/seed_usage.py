@@ -29,6 +29,7 @@ django.setup()
 from django.core.management import call_command
 from django.db import connection, transaction
 
+from metering import partitions
 from metering.core.cover import DAY, QUARTER
 from metering.history import FIELDS as LIVE
 from metering.history import SLOT, count_longer
@@ -182,6 +183,8 @@ def seed(count: int, days: int, until: datetime | None = None) -> None:
     if UsageRow.objects.exists():
         raise SystemExit("there are usage records already; it takes an empty database")
     builders.apply_policy(policy())
+    if partitions.used():
+        partitions.make(until - timedelta(days=n) for n in range(days, -1, -1))
     begun = time.monotonic()
     insert(records(count, days, until), count)
     told("records", begun)
