@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from django.http import HttpRequest, HttpResponseBase, JsonResponse
+from django.middleware.common import CommonMiddleware
 from django.views import defaults
 
 API, DOCS = "/api/", "/api/docs/"
@@ -31,3 +32,20 @@ not_found = told_by_api(
     defaults.page_not_found, 404, "There is nothing at {path}; /api/docs/ lists what is."
 )
 server_error = told_by_api(defaults.server_error, 500, "Something failed; the log says what.")
+
+
+class Slashes(CommonMiddleware):
+    """Addresses end in a slash. Of a GET without one Django's redirect is enough; a 301 makes many
+    a client forget what it was about to POST, so the admin API answers that with 308 and says so."""
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        lost = response.status_code == 404 and request.method not in ("GET", "HEAD", "OPTIONS")
+        if lost and request.path.startswith(API) and self.should_redirect_with_slash(request):
+            place = request.get_full_path(force_append_slash=True)
+            text = f"Nothing was done: addresses end in a slash. Send it to {place}"
+            answer = JsonResponse({"detail": text, "errors": []}, status=308)
+            answer["Location"] = place
+            return answer
+        return super().process_response(request, response)

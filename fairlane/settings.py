@@ -24,6 +24,7 @@ FAIRLANE_STATE_LOSS = given.choice("FAIRLANE_STATE_LOSS", "fail-open", ("fail-op
 FAIRLANE_LOG = given.choice("FAIRLANE_LOG", "text", ("text", "json"))
 FAIRLANE_LOG_CALLS = given.choice("FAIRLANE_LOG_CALLS", "failed", ("none", "failed", "all"))
 FAIRLANE_MAX_BODY_BYTES = given.number("FAIRLANE_MAX_BODY_BYTES", 16 * 2**20, 1024, 2**30)
+FAIRLANE_MAX_CONNECTIONS = given.number("FAIRLANE_MAX_CONNECTIONS", 8192, 16, 1_000_000)
 FAIRLANE_DRAIN_SECONDS = given.number("FAIRLANE_DRAIN_SECONDS", 30, 0, 3600)
 # A month that runs must be countable from its records, so they are kept for longer than one.
 FAIRLANE_KEEP_RECORDS_DAYS = given.number("FAIRLANE_KEEP_RECORDS_DAYS", 35, 33, 3660)
@@ -68,7 +69,7 @@ MIDDLEWARE = [
     "servestatic.middleware.ServeStaticMiddleware",
     "csp.middleware.CSPMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
+    "fairlane.faults.Slashes",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "tenants.sessions.Steps",

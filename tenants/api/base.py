@@ -108,10 +108,13 @@ class Api(APIView):
         return handle
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """A slip in `?reason=` must not cost the audit its reason. Lists check their own query."""
+        """A slip in `?reason=` must not cost the audit its reason, nor one in a filter tell of
+        everything: what a call does not know in its query is refused."""
         super().initial(request, *args, **kwargs)
-        if request.method not in SAFE_METHODS:
-            check_known(request.query_params, ["reason"])
+        handler = getattr(self, str(request.method).lower(), None)
+        known = getattr(handler, "query", [] if request.method in SAFE_METHODS else ["reason"])
+        if request.method != "OPTIONS":
+            check_known(request.query_params, known)
 
     def who(self) -> Viewer:
         found: Viewer = self.request.viewer  # type: ignore[attr-defined]
@@ -185,7 +188,7 @@ def shape(data: Any) -> dict[str, Any]:
     if isinstance(data, Mapping) and "detail" in data:
         return {"detail": str(data["detail"]), "errors": []}
     errors = [
-        {"field": field, "value": "", "message": str(message)}
+        {"field": field, "value": None, "message": str(message)}
         for field, messages in (data.items() if isinstance(data, Mapping) else [("", data)])
         for message in (messages if isinstance(messages, list) else [messages])
     ]

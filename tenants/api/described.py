@@ -74,8 +74,10 @@ def says(
     tag: str = "",
     description: str | None = None,
 ) -> Callable[[Handler], Handler]:
-    """One call, for the schema; its tag is the first word of its name unless told."""
-    described: Callable[[Handler], Handler] = extend_schema(
+    """One call, for the schema; its tag is the first word of its name unless told. What its query
+    may hold is kept with it, for `Api.initial`."""
+    query = [each.name for each in parameters if each.location == OpenApiParameter.QUERY]
+    for_schema: Callable[[Handler], Handler] = extend_schema(
         operation_id=operation,
         summary=summary,
         description=description,
@@ -84,6 +86,12 @@ def says(
         request=body,
         responses={code: named(answer) for code, answer in (answers | FAULTS).items()},
     )
+
+    def described(handler: Handler) -> Handler:
+        told = for_schema(handler)
+        told.query = query  # type: ignore[attr-defined]
+        return told
+
     return described
 
 
@@ -99,6 +107,7 @@ def named(answer: Any) -> Any:
 def lists(
     operation: str, summary: str, each: type[BaseModel], filters: type[Filters], tag: str = ""
 ) -> Callable[[Handler], Handler]:
+    """Its filters check its query."""
     return says(operation, summary, {200: pages_of(each)}, *filters.parameters(), tag=tag)
 
 

@@ -17,7 +17,7 @@ from tenants.api.idempotency import once
 from tenants.api.pages import Filters, page
 from tenants.core.diff import Kind, named
 from tenants.core.document import Part, plain_numbers
-from tenants.core.issue import Invalid, Issue, refused, short
+from tenants.core.issue import Invalid, Issue, refused, told
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
 from tenants.models import Application, Pool
@@ -144,7 +144,7 @@ class ObjectItem(ObjectApi):
 def json_object(data: Any) -> dict[str, Any]:
     """Raises Invalid where the body is anything else."""
     if not isinstance(data, dict):
-        raise Invalid([Issue("", None, short(data), "the body must be a JSON object")])
+        raise Invalid([Issue("", None, told(data), "the body must be a JSON object")])
     return dict(data)
 
 

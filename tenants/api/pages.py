@@ -26,7 +26,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
-from tenants.core.issue import Invalid, Issue, short
+from tenants.core.issue import Invalid, Issue, short, told
 from tenants.moments import read_moment
 
 FEWEST, USUAL, MOST = 1, 100, 1000
@@ -149,11 +149,11 @@ def check_known(asked: Mapping[str, Any], known: Sequence[str]) -> None:
     said = f"unknown parameter; known: {', '.join(sorted(known))}"
     unknown = [name for name in asked if name not in (*known, FORMAT)]
     if unknown:
-        raise Invalid(Issue(name, None, short(asked[name]), said, (name,)) for name in unknown)
+        raise Invalid(Issue(name, None, told(asked[name]), said, (name,)) for name in unknown)
 
 
 def fault(name: str, value: object, takes: str) -> Issue:
-    return Issue(name, None, short(value), f"{name} is {short(value)}; {takes}", (name,))
+    return Issue(name, None, told(value), f"{name} is {short(value)}; {takes}", (name,))
 
 
 def turned(order: str) -> str:

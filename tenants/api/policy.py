@@ -30,7 +30,7 @@ from tenants.api.schemas import (
 )
 from tenants.core import yaml_text
 from tenants.core.document import Document, canonical
-from tenants.core.issue import Invalid, Issue, refused, short
+from tenants.core.issue import Invalid, Issue, refused, short, told
 from tenants.core.merge import Beside
 from tenants.core.permissions import Action
 from tenants.core.schema import json_schema
@@ -163,14 +163,14 @@ def undecided(field: Beside, asked: Revert) -> bool:
     return field.outcome == "clash" and field.key not in asked.keep
 
 
-def told_of(field: Beside, revision: int) -> dict[str, str]:
+def told_of(field: Beside, revision: int) -> dict[str, Any]:
     now, before = short(field.theirs), short(field.yours)
     what = field.field or field.name
     message = (
         f"{what} is {now} now, and was {before} before revision {revision}; "
         "say in keep which one holds"
     )
-    return {"field": field.key, "value": now, "message": message}
+    return {"field": field.key, "value": told(field.theirs), "message": message}
 
 
 class EditMany(PolicyApi):

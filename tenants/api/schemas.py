@@ -12,8 +12,9 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
 
 from tenants.core.document import Budget, Name
-from tenants.core.issue import Invalid, Issue, short
+from tenants.core.issue import Invalid, Issue, short, told
 from tenants.core.merge import Side
+from tenants.core.validation import takes
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -249,7 +250,7 @@ class NewBudget(Budget):
 
 class Fault(BaseModel):
     field: str
-    value: str
+    value: Annotated[Any, Field(description="As it was sent; cut where it is long.")]
     message: str
 
 
@@ -264,12 +265,20 @@ def read(model: type[Model], data: Any) -> Model:
         return model.model_validate(data)
     except ValidationError as error:
         raise Invalid(
-            Issue(".".join(map(str, e["loc"])), None, short(e["input"]), said(model, e), e["loc"])
+            Issue(".".join(map(str, e["loc"])), None, given(e), said(model, e), e["loc"])
             for e in error.errors()
         ) from None
+
+
+def given(error: Any) -> Any:
+    """Of what is missing pydantic gives what it is missing in."""
+    return None if error["type"] == "missing" else told(error["input"])
 
 
 def said(model: type[BaseModel], error: Any) -> str:
     if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
         return f"unknown field; known: {', '.join(sorted(model.model_fields))}"
-    return str(error["msg"])
+    field = next((str(part) for part in reversed(error["loc"]) if isinstance(part, str)), "body")
+    if error["type"] == "missing":
+        return f"{field} is missing"
+    return f"{field} is {short(error['input'])}: {takes(error)}"

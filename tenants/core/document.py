@@ -30,6 +30,17 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,62}$"
 MODEL = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,127}$"
 PATTERN = r"^[A-Za-z0-9*?][A-Za-z0-9._:/@+*?-]{0,127}$"
 MONEY = r"^[0-9]{1,9}(\.[0-9]{1,9})?$"
+CURRENCY = r"^[A-Z]{3}$"
+PATH = r"^[^\x00-\x1f\x7f]{1,1024}$"
+TAKES = {  # each pattern in words, for whoever wrote something else
+    NAME: "1 to 63 lower-case letters, digits, dots, dashes and underscores, the first of them a "
+    "letter or digit",
+    MODEL: "1 to 128 letters, digits and . _ : / @ + -, the first of them a letter or digit",
+    PATTERN: "1 to 128 letters, digits and . _ : / @ + - * ?, the first a letter, digit, * or ?",
+    MONEY: "text such as '0.20': up to nine digits, and nine more after the point",
+    CURRENCY: "three capital letters, such as USD",
+    PATH: "1 to 1024 characters on one line",
+}
 MOST = 10**15  # units or tokens; floats still count each single one of them
 
 Name = Annotated[str, Field(pattern=NAME)]
@@ -129,14 +140,14 @@ class Cost(Part):
 
 
 class Price(Part):
-    currency: Annotated[str, Field(pattern=r"^[A-Z]{3}$")]
+    currency: Annotated[str, Field(pattern=CURRENCY)]
     input_per_million: Money
     output_per_million: Money
 
 
 class Tokenizer(Part):
     kind: Literal["estimate", "engine", "file"] = "estimate"
-    path: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{1,1024}$")] | None = None
+    path: Annotated[str, Field(pattern=PATH)] | None = None
 
     @check(mode="after")
     def _a_file_has_a_path(self) -> Self:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any
+
+LONGEST = 80  # characters of a value that is told again
 
 Loc = tuple[str | int, ...]
 
@@ -12,11 +16,12 @@ Loc = tuple[str | int, ...]
 @dataclass(frozen=True, slots=True)
 class Issue:
     """`path` names the place (`tenants[acme].weight`), `line` counts from 1 where text was given,
-    `message` names the field, the value and what is allowed. `loc` is the path by position."""
+    `message` names the field, the value and what is allowed. `value` is one of JSON. `loc` is the
+    path by position."""
 
     path: str
     line: int | None
-    value: str
+    value: Any
     message: str
     loc: Loc = ()
 
@@ -36,12 +41,31 @@ class Invalid(ValueError):
 
 def refused(field: str, value: object, message: str) -> Invalid:
     """One wrong field, as what the caller raises."""
-    return Invalid([Issue(field, None, short(value), message, (field,))])
+    return Invalid([Issue(field, None, told(value), message, (field,))])
 
 
 def short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"
+    """A value within a sentence: text in quotes, anything else as JSON and YAML write it."""
+    plain = isinstance(value, str | float)
+    return _cut(repr(value) if plain else _json(value))
+
+
+def told(value: object) -> Any:
+    """A value as JSON, for a program that reads a refusal; one that is long is cut to text."""
+    if isinstance(value, str):
+        return _cut(value)
+    if isinstance(value, float) and not isfinite(value):
+        return str(value)
+    text = _json(value)
+    return json.loads(text) if len(text) <= LONGEST else _cut(text)
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else f"{text[: LONGEST - 3]}…"
 
 
 def path_text(data: Any, loc: Loc) -> str:

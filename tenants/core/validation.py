@@ -15,9 +15,10 @@ from typing import Any, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from tenants.core.crosschecks import Declared, Finding, Objects, budget_findings, findings
-from tenants.core.document import Budget, Document, Lane, Part, Pool, Tenant, Tier
-from tenants.core.issue import Invalid, Issue, Loc, path_text, short
+from tenants.core.document import TAKES, Budget, Document, Lane, Part, Pool, Tenant, Tier
+from tenants.core.issue import Invalid, Issue, Loc, path_text, short, told
 
+MOST_TOLD = 500  # faults of one document
 KINDS: dict[str, type[Part]] = {"lanes": Lane, "tiers": Tier, "pools": Pool, "tenants": Tenant}
 
 
@@ -35,7 +36,10 @@ def validate(data: Any, line_of: Callable[[Loc], int | None] = lambda _loc: None
     usable = Objects.of(document) if document is not None else _salvage(data)
     found += findings(usable, _declared(data))
     if found or document is None:
-        raise Invalid(_issue(data, finding, line_of) for finding in found)
+        told_of = [_issue(data, finding, line_of) for finding in found[:MOST_TOLD]]
+        if (rest := len(found) - MOST_TOLD) > 0:
+            told_of.append(Issue("", None, None, f"{rest:,} more faults are not shown"))
+        raise Invalid(told_of)
     return document
 
 
@@ -88,7 +92,7 @@ def _declared(data: Any) -> Declared:
 
 def _issue(data: Any, finding: Finding, line_of: Callable[[Loc], int | None]) -> Issue:
     loc = finding.loc
-    return Issue(path_text(data, loc), line_of(loc), short(finding.value), finding.message, loc)
+    return Issue(path_text(data, loc), line_of(loc), told(finding.value), finding.message, loc)
 
 
 def _finding(error: Any, root: type[Part] = Document) -> Finding:
@@ -107,8 +111,18 @@ def _finding(error: Any, root: type[Part] = Document) -> Finding:
             return Finding(loc, value, f"{shown}{said}")
         case "model_type" | "model_attributes_type":
             return Finding(loc, value, f"{field} is {short(value)}: must be a mapping")
-    said = error["msg"].replace("Input should", "must").replace("String should", "must")
-    return Finding(loc, value, f"{field} is {short(value)}: {said}")
+    return Finding(loc, value, f"{field} is {short(value)}: {takes(error)}")
+
+
+def takes(error: Any) -> str:
+    """What one of pydantic's errors says that the field takes, in words."""
+    if error["type"] == "string_pattern_mismatch":
+        pattern = error["ctx"]["pattern"]
+        return f"it takes {TAKES[pattern]}" if pattern in TAKES else f"must match {pattern}"
+    said = str(error["msg"]).removeprefix("Value error, ")
+    for start in ("Input should", "String should", "List should"):
+        said = said.replace(start, "must")
+    return said.removesuffix(" after validation, not 0")
 
 
 def _place(steps: Loc) -> Loc:

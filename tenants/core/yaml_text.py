@@ -20,6 +20,10 @@ from tenants.core.issue import Invalid, Issue, Loc, path_text, short
 DEEPEST = 20
 LARGEST_BITS = 1024  # of a number
 LARGEST = 16 * 2**20  # characters; a policy of 10 000 tenants takes about 4 million
+MOST_VALUES = 500_000  # the same policy has about half of them; each takes some 10 µs to read
+MOST_ISSUES = 500
+
+TOO_MANY = f"a policy has at most {MOST_VALUES:,} values"
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -57,6 +61,18 @@ def parse(text: str) -> Text:
         raise Invalid([_issue(None, f"not YAML: {error}")]) from error
 
 
+def check_size(data: Any) -> None:
+    """As of a text, of values that came as such. Raises Invalid."""
+    left, waiting = MOST_VALUES, [data]
+    while waiting:
+        value = waiting.pop()
+        left -= 1
+        if isinstance(value, dict | list):
+            waiting.extend(value.values() if isinstance(value, dict) else value)
+        if left < len(waiting):
+            raise Invalid([_issue(None, TOO_MANY)])
+
+
 def dump(data: dict[str, Any]) -> str:
     text: str = yaml.dump(
         data, Dumper=Dumper, sort_keys=False, allow_unicode=True, width=100, default_flow_style=None
@@ -76,6 +92,7 @@ class _Reader:
         self._scalars: Any = yaml.SafeLoader("")
         self._lines: dict[Loc, int] = {}
         self._issues: list[Issue] = []
+        self._values = 0
 
     def read(self) -> Text:
         next(self._events)  # stream start
@@ -91,9 +108,15 @@ class _Reader:
         return Text(data, self._lines)
 
     def _refuse(self, event: Any, loc: Loc, message: str) -> None:
-        self._issues.append(_issue(event.start_mark.line + 1, message, path_text(None, loc), loc))
+        if len(self._issues) < MOST_ISSUES:
+            line = event.start_mark.line + 1
+            self._issues.append(_issue(line, message, path_text(None, loc), loc))
 
     def _value(self, event: Any, loc: Loc) -> Any:
+        self._values += 1
+        if self._values > MOST_VALUES:
+            mark = event.start_mark
+            raise yaml.MarkedYAMLError(problem=TOO_MANY, problem_mark=mark)
         self._lines.setdefault(loc, event.start_mark.line + 1)
         if event.anchor is not None:
             self._refuse(event, loc, "anchors and aliases are refused; write the value out")

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 from django.core.management.base import BaseCommand, CommandParser
 from django.db import DatabaseError
 
-from tenants.core.issue import Issue, short
+from tenants.core.issue import Issue, short, told
 from tenants.errors import Conflict, NotAllowed, NotFound, PolicyRefused
 from tenants.services import Actor
 
@@ -85,7 +85,7 @@ def actor(options: dict[str, Any]) -> Actor:
     name = options.get("author") or login_name()
     if len(name) > 150 or not name.isprintable():
         message = f"author is {short(name)}; it takes up to 150 plain characters"
-        raise PolicyRefused([Issue("author", None, short(name), message)])
+        raise PolicyRefused([Issue("author", None, told(name), message)])
     return Actor(name, "command")
 
 

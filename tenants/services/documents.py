@@ -48,6 +48,7 @@ def read_document(data: Mapping[str, Any] | str) -> Document:
     if isinstance(data, str):
         text = yaml_text.parse(data)
         return validate(text.data, text.line)
+    yaml_text.check_size(data)
     return validate(data)
 
 

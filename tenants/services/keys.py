@@ -17,7 +17,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from tenants.core.document import Budget as BudgetPart
-from tenants.core.issue import Invalid, Issue, short
+from tenants.core.issue import Invalid, Issue, short, told
 from tenants.core.keys import BASE62, ID_ALPHABET, ID_LENGTH, SECRET_LENGTH, digest, key_text
 from tenants.core.validation import validate_budgets
 from tenants.errors import NotFound
@@ -224,4 +224,4 @@ def _said(key: ApiKey, budgets: Sequence[BudgetPart]) -> dict[str, Any]:
 
 
 def _refused(field: str, value: object, message: str) -> Invalid:
-    return Invalid([Issue(field, None, short(value), message, (field,))])
+    return Invalid([Issue(field, None, told(value), message, (field,))])

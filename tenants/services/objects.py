@@ -14,7 +14,7 @@ from typing import Any
 
 from tenants.core.diff import LISTS, Kind, content, named
 from tenants.core.document import Document, canonical
-from tenants.core.issue import Invalid, Issue, short
+from tenants.core.issue import Invalid, Issue, told
 from tenants.core.validation import validate
 from tenants.errors import Conflict, NotFound
 from tenants.selectors import current_document
@@ -205,4 +205,4 @@ def _patched(target: Any, patch: Any) -> Any:
 
 
 def _issue(field: str, value: Any, message: str) -> Issue:
-    return Issue(field, None, short(value), message, (field,))
+    return Issue(field, None, told(value), message, (field,))

@@ -112,7 +112,7 @@ class TestTakingOneRevisionBack:
         asked = admin.post(f"{V1}/policy/revert/", {"revision": 2}, JSON, headers=ANY)
         assert asked.status_code == 409
         (error,) = asked.json()["errors"]
-        assert (error["field"], error["value"]) == ("tenant acme weight", "5")
+        assert (error["field"], error["value"]) == ("tenant acme weight", 5)
         assert "say in keep which one holds" in error["message"]
         order = {"revision": 2, "keep": {error["field"]: "yours"}}
         admin.post(f"{V1}/policy/revert/", order, JSON, headers=ANY)

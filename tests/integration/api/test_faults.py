@@ -97,3 +97,54 @@ def test_a_session_without_its_csrf_token(people: dict[str, Any]) -> None:
     client.force_login(people["admin"])
     answer = client.post("/api/v1/keys/", {"tenant": "acme"}, "application/json")
     assert "CSRF" in told(answer, 403)
+
+
+@pytest.mark.parametrize("method", ["post", "put", "patch", "delete"])
+def test_an_edit_without_the_last_slash_is_sent_on_with_its_body(
+    admin: Client, method: str
+) -> None:
+    """301 would have made of it a GET without a body; 308 keeps both, and the answer says why."""
+    send = getattr(admin, method)
+    body = {"tenant": "acme", "name": "ci"}
+    answer = send("/api/v1/keys?format=json", body, "application/json")
+    assert "addresses end in a slash" in told(answer, 308)
+    assert answer.headers["location"] == "/api/v1/keys/?format=json"
+    assert admin.get("/api/v1/keys").status_code == 301
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, None),
+        (True, True),
+        ("8", "8"),
+        ([1, "a"], [1, "a"]),
+        (-1, -1),
+        ("x" * 200, "x" * 77 + "…"),
+    ],
+)
+def test_a_refused_value_is_told_as_it_was_sent(admin: Client, value: Any, shown: Any) -> None:
+    fields = {"name": "stones", "tier": "gold", "applications": [], "weight": value}
+    if value is None:
+        fields["tier"], fields["weight"] = None, 1
+    answer = admin.post("/api/v1/tenants/", fields, "application/json")
+    told(answer, 400)
+    faults = {each["field"]: each["value"] for each in answer.json()["errors"]}
+    assert faults["tier" if value is None else "weight"] == shown
+
+
+def test_a_wrong_name_is_told_what_a_name_takes(admin: Client) -> None:
+    answer = admin.post("/api/v1/lanes/", {"name": "Fast Lane", "rank": 9}, "application/json")
+    told(answer, 400)
+    message = answer.json()["errors"][0]["message"]
+    assert message.startswith("name is 'Fast Lane': it takes 1 to 63 lower-case letters, digits")
+    assert "^" not in message
+
+
+@pytest.mark.parametrize(
+    "address", ["tenants/acme/", "users/ada/", "policy/", "policy/history/1/", "live/", "alerts/7/"]
+)
+def test_a_query_that_a_single_object_does_not_know(admin: Client, address: str) -> None:
+    answer = admin.get(f"/api/v1/{address}?revision=3")
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "revision")
+    assert admin.get(f"/api/v1/{address}?format=json").status_code in (200, 404)

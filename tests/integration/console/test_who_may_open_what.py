@@ -298,7 +298,7 @@ def test_an_outsider_reads_and_writes_nothing_of_another_tenant(
                 answer = ask(next(clients), method.lower(), at(route, ids), asked, **headers)
                 where = (method, route.address, asked)
                 if ids["public_id"] in at(route, ids):
-                    assert answer.status_code == 404, where
+                    assert answer.status_code in ((400, 404) if asked else (404,)), where
                 body = body_of(answer)
                 saw_own = saw_own or "globex" in body
                 assert [each for each in hidden if each in body] == [], where

@@ -2,7 +2,9 @@
 
 import pytest
 
+from tenants.core import yaml_text
 from tenants.core.issue import Invalid
+from tenants.core.validation import validate
 from tenants.core.yaml_text import LARGEST, dump, parse
 
 REFUSED = [
@@ -67,3 +69,21 @@ def test_text_that_looks_like_something_else_stays_text(text: str) -> None:
 def test_an_empty_text_says_nothing() -> None:
     assert parse("").data is None
     assert parse("# only a comment\n").data is None
+
+
+def test_a_text_of_more_values_than_a_policy_has_is_refused_before_it_is_read_through(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(yaml_text, "MOST_VALUES", 100)
+    with pytest.raises(Invalid, match="at most"):
+        yaml_text.parse(f"lanes: [{'1,' * 100}1]")
+    with pytest.raises(Invalid, match="at most"):
+        yaml_text.check_size({"lanes": [{"name": [1]}] * 50})
+    yaml_text.check_size({"lanes": [1] * 90})
+
+
+def test_of_many_faults_some_are_told_and_the_rest_counted() -> None:
+    with pytest.raises(Invalid) as refused:
+        validate({"version": 1, "lanes": [1] * 600})
+    assert len(refused.value.issues) == 501
+    assert any("100 more faults" in issue.message for issue in refused.value.issues)
