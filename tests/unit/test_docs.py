@@ -137,10 +137,28 @@ def test_every_case_is_told_once_and_every_test_that_holds_one_exists() -> None:
     told = [row for row in rows(page("cases.md")) if re.fullmatch(r"[DR]\d\d", row[0])]
     cases = [f"D{n:02}" for n in range(1, 21)] + [f"R{n:02}" for n in range(1, 50)]
     assert [row[0] for row in told] == cases
-    named = [name for row in told for name in re.findall(r"`([^`]+\.py[^`]*)`", row[2])]
+    named = [name for row in told for name in named_tests(row[2])]
     assert len(named) > 60
-    for file, _, test in (name.partition("::") for name in named):
-        assert f"def {test}" in (ROOT / "tests" / file).read_text(), (file, test)
+    assert [name for name in named if not exists(name)] == []
+
+
+def test_each_of_the_twelve_questions_has_tests_that_exist() -> None:
+    told = [row for row in rows(page("readiness.md")) if row[0].isdigit()]
+    assert [int(row[0]) for row in told] == list(range(1, 13))
+    for row in told:
+        named = named_tests(row[3])
+        assert named
+        assert [name for name in named if not exists(name)] == []
+
+
+def named_tests(cell: str) -> list[str]:
+    return re.findall(r"`([^`]+\.py[^`]*)`", cell)
+
+
+def exists(name: str) -> bool:
+    """`name`: a file under `tests/`, `::` and the name of a test."""
+    file, _, test = name.partition("::")
+    return f"def {test}" in (ROOT / "tests" / file).read_text()
 
 
 # --- links and commands -------------------------------------------------------------------------
