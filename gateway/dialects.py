@@ -68,6 +68,7 @@ class Dialect:
     usage_per_choice: bool = False  # n > 1: a usage frame for each choice, to be summed
     dropped: frozenset[str] = frozenset()  # caller's fields that would get round policy
     counts: Literal["vllm", "llamacpp"] = "vllm"  # how a prompt is counted: upstream.counting
+    tokenizes: str = "prompt"  # the field of /tokenize that takes a text
     metrics: Metrics = field(default_factory=lambda: MappingProxyType({}))  # names at /metrics
     about: About = About()
 
@@ -110,12 +111,14 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             metrics=SGLANG_METRICS,
             about=SGLANG_ABOUT,
         ),
-        # llama.cpp lets n_predict overrule max_tokens, which is what policy has checked.
+        # llama.cpp lets n_predict overrule max_tokens, and n_cmpl n, which is what policy has
+        # checked; who names a slot (id_slot) is served before all who wait for any.
         "llamacpp": Dialect(
             "llamacpp",
             usage_per_choice=True,
             counts="llamacpp",
-            dropped=frozenset({"n_predict"}),
+            tokenizes="content",
+            dropped=frozenset({"n_predict", "n_cmpl", "id_slot"}),
             metrics=LLAMACPP_METRICS,
             about=About(("/props", "build_info")),
         ),

@@ -25,6 +25,7 @@ class _Pooled(msgspec.Struct):
 
 class _Counted(msgspec.Struct):
     count: Any = None
+    tokens: msgspec.Raw = msgspec.Raw()
     error: Any = None
 
 
@@ -44,15 +45,22 @@ def of_pooling(data: bytes, dialect: Dialect) -> Report:
 
 
 def of_tokenize(data: bytes, dialect: Dialect) -> Report:
-    """The charge for what was counted: see `TOKENS_A_CHARGE`. SGLang counts each of several."""
+    """The charge for what was counted: see `TOKENS_A_CHARGE`. SGLang counts each of several;
+    llama.cpp tells the tokens only."""
     body = _members(_counted, data)
     given = body.get("count")
+    if given is None and isinstance(tokens := _read(body.get("tokens")), list):
+        given = len(tokens)
     each = [{"count": one} for one in given] if isinstance(given, list) else [{"count": given}]
     counts = [count_in(one, "count") for one in each]
     known = [count for count in counts if count is not None]
     if not known or len(known) < len(counts):
         return Report(None, True, {}, read_error(body))
     return Report(Usage(charged(sum(known), TOKENS_A_CHARGE), 0, 0), True, {}, None)
+
+
+def _read(member: Any) -> Any:
+    return decode(bytes(member)) if isinstance(member, msgspec.Raw) and bytes(member) else member
 
 
 def charged(tokens: int, share: int) -> int:

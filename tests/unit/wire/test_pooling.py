@@ -121,6 +121,21 @@ def test_tokenize_gets_neither_priority_nor_salt() -> None:
     assert (json.loads(body), headers) == ({"model": "real", "prompt": "ab"}, [])
 
 
+def test_llamacpp_gets_a_text_to_count_under_the_name_it_knows() -> None:
+    """It would answer an empty list to a `prompt`, which it does not read."""
+    for field in ("prompt", "content"):
+        call = read("tokenize", **{field: "ab"})
+        body, _ = rewrite(
+            call, DIALECTS["llamacpp"], priority=20, cache_salt="s", served_model="real"
+        )
+        assert json.loads(body) == {"model": "real", "content": "ab"}
+
+
+def test_the_tokens_that_llamacpp_lists_are_counted() -> None:
+    assert report("tokenize", {"tokens": list(range(250))}).usage == Usage(3, 0, 0)
+    assert report("tokenize", {"tokens": "abc"}).usage is None
+
+
 @pytest.mark.parametrize("kind", POOLING)
 @pytest.mark.parametrize(
     ("usage", "found"),
@@ -154,8 +169,9 @@ def test_numbers_that_are_no_json_do_not_hide_the_usage() -> None:
 
 @pytest.mark.parametrize(
     ("count", "charged"),
-    [(0, 1), (1, 1), (100, 1), (101, 2), (12_345, 124), ([60, 60], 2), ("5", None), (None, None)],
+    [(0, 1), (1, 1), (100, 1), (101, 2), (12_345, 124), ([60, 60], 2), ("5", None), (None, 1)],
 )
 def test_a_hundredth_of_what_was_counted_is_charged(count: Any, charged: int | None) -> None:
+    """Where no count is told, as by llama.cpp, the tokens themselves are counted."""
     told = report("tokenize", {"count": count, "tokens": [1, 2], "max_model_len": 8})
     assert told.usage == (None if charged is None else Usage(charged, 0, 0))

@@ -115,7 +115,9 @@ def test_an_output_limit_is_put_in_only_where_the_caller_gave_none() -> None:
 
 
 def test_fields_that_would_get_round_policy_are_dropped_where_they_could() -> None:
-    assert "n_predict" not in send(chat(max_tokens=5, n_predict=9999), "llamacpp")[0]
+    """Each is in llama.cpp's own list of parameters (b11434, tools/server/server-schema.cpp)."""
+    for name in ("n_predict", "n_cmpl", "id_slot"):
+        assert name not in send(chat(max_tokens=5, **{name: 9999}), "llamacpp")[0]
     assert "rid" not in send(chat(rid="another's"), "sglang")[0]
     assert send(chat(n_predict=9999))[0]["n_predict"] == 9999
 
