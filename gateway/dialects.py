@@ -78,6 +78,11 @@ class Dialect:
         return self.priority == "none" and not self.flow_headers
 
 
+# Where an engine fetches a prompt's cached state from is its router's to say: a caller that names
+# host and blocks would have it connect there, and read what is another tenant's.
+VLLM_TRANSFERS = frozenset({"kv_transfer_params", "ec_transfer_params"})
+SGLANG_TRANSFERS = frozenset({"bootstrap_host", "bootstrap_port", "bootstrap_room"})
+
 # The order is told by vLLM only with VLLM_SERVER_DEV_MODE=1; elsewhere it is a 404.
 VLLM_ABOUT = About(("/version", "version"), "/server_info?config_format=json")
 SGLANG_ABOUT = About(("/server_info", "version"), "/server_info")
@@ -89,6 +94,7 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             priority="header",
             cache_salt=True,
             running_usage=True,
+            dropped=VLLM_TRANSFERS,
             metrics=VLLM_METRICS,
             about=VLLM_ABOUT,
         ),
@@ -97,6 +103,7 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             priority="body",
             cache_salt=True,
             running_usage=True,
+            dropped=VLLM_TRANSFERS,
             metrics=VLLM_METRICS,
             about=VLLM_ABOUT,
         ),
@@ -107,7 +114,7 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             priority_sign=-1,
             cache_salt=True,
             running_usage=True,
-            dropped=frozenset({"rid"}),
+            dropped=SGLANG_TRANSFERS | {"rid"},
             metrics=SGLANG_METRICS,
             about=SGLANG_ABOUT,
         ),
@@ -123,7 +130,13 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             about=About(("/props", "build_info")),
         ),
         # The engines behind llm-d are vLLM and SGLang; its router orders by its own headers.
-        "llm-d": Dialect("llm-d", flow_headers=True, cache_salt=True, running_usage=True),
+        "llm-d": Dialect(
+            "llm-d",
+            flow_headers=True,
+            cache_salt=True,
+            running_usage=True,
+            dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS,
+        ),
         "openai": Dialect("openai"),
     }
 )
