@@ -120,9 +120,7 @@ def test_fields_that_would_get_round_policy_are_dropped_where_they_could() -> No
         assert name not in send(chat(max_tokens=5, **{name: 9999}), "llamacpp")[0]
     assert "rid" not in send(chat(rid="another's"), "sglang")[0]
     for kind in ("vllm", "vllm-body", "llm-d"):
-        assert (
-            "kv_transfer_params" not in send(chat(kv_transfer_params={"port": 1}), kind)[0]
-        )
+        assert "kv_transfer_params" not in send(chat(kv_transfer_params={"port": 1}), kind)[0]
     for kind in ("sglang", "llm-d"):
         assert "bootstrap_host" not in send(chat(bootstrap_host="169.254.1.1"), kind)[0]
     assert send(chat(n_predict=9999))[0]["n_predict"] == 9999
