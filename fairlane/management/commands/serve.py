@@ -17,7 +17,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from fairlane.children import Children
-from fairlane.http import BoundedHttp
+from fairlane.connections import CountedHttp, bound
 
 ROLES = ("all", "gateway", "console")
 ON_ITS_WAY_S = 0.2
@@ -137,7 +137,7 @@ def serve(host: str, port: int) -> None:
         host=host,
         port=port,
         loop="uvloop",
-        http=BoundedHttp,
+        http=CountedHttp,
         lifespan="on",
         access_log=False,
         log_config=None,
@@ -150,6 +150,7 @@ def serve(host: str, port: int) -> None:
     # kill the process before its children are stopped.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
+    CountedHttp.most = bound(settings.FAIRLANE_MAX_CONNECTIONS)
     server = DrainingServer(config)
     server.run()
     if not server.started:
