@@ -7,18 +7,15 @@ stand in it: either may be a prompt.
 from __future__ import annotations
 
 import time
-from typing import Literal
-
 import structlog
 
 from gateway.run import Run
 
-Wanted = Literal["none", "failed", "all"]  # failed: by gateway, engine or overload (5xx)
-
 log = structlog.get_logger("fairlane.calls")
 
 
-def note(run: Run, wanted: Wanted) -> None:
+def note(run: Run, wanted: str) -> None:
+    """`wanted` is `none`, `failed` (by gateway, engine or overload: 5xx) or `all`."""
     failed = run.outcome.answer.status >= 500
     if wanted == "none" or (wanted == "failed" and not failed):
         return

@@ -64,7 +64,7 @@ class Calls:
         self.alerts = BudgetAlerts()
         self.counter = PromptCounter(estimates, engines)
         self.telemetry: Telemetry | None = None
-        self.logged: call_log.Wanted = "failed"
+        self.logged = "failed"
         self._governor = governor
         self._engines = engines
         self._estimates = estimates

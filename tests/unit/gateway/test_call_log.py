@@ -8,14 +8,13 @@ import httpx
 import pytest
 from structlog.testing import capture_logs
 
-from gateway.call_log import Wanted
 from tests.unit.gateway.cast import SECRET
 from tests.unit.gateway.world import World, full_stream, streamed
 
 REFUSED = httpx.Response(400, json={"error": {"message": "MARKED is no good", "type": "x"}})
 
 
-async def logged(wanted: Wanted, *replies: Any, **call: Any) -> tuple[World, list[dict[str, Any]]]:
+async def logged(wanted: str, *replies: Any, **call: Any) -> tuple[World, list[dict[str, Any]]]:
     world = World()
     world.calls.logged = wanted
     with capture_logs() as lines:
@@ -27,7 +26,7 @@ async def logged(wanted: Wanted, *replies: Any, **call: Any) -> tuple[World, lis
     ("wanted", "told"),
     [("none", [False, False, False]), ("failed", [False, False, True]), ("all", [True] * 3)],
 )
-async def test_the_setting_says_which_calls_are_told(wanted: Wanted, told: list[bool]) -> None:
+async def test_the_setting_says_which_calls_are_told(wanted: str, told: list[bool]) -> None:
     served = await logged(wanted)
     malformed = await logged(wanted, body=b"[]")
     failed = await logged(wanted, httpx.Response(500), httpx.Response(500))
