@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import environ
@@ -100,10 +101,11 @@ def networks(name: str, default: str = "") -> list[str]:
     return found
 
 
-def database(name: str, default: Path) -> dict[str, object]:
+def database(name: str, default: Path, connections: int) -> dict[str, Any]:
+    """`connections`: of one process with PostgreSQL, at most."""
     value = url(name, f"sqlite:///{default}", ("sqlite", "postgres", "postgresql"))
-    config: dict[str, object] = dict(environ.Env.db_url_config(value))
-    if "sqlite" in str(config["ENGINE"]):
+    config: dict[str, Any] = dict(environ.Env.db_url_config(value))
+    if "sqlite" in config["ENGINE"]:
         # WAL lets the console read while the gateway writes; IMMEDIATE makes a writer wait for
         # its turn instead of failing when two transactions both began by reading.
         config["OPTIONS"] = {
@@ -113,7 +115,28 @@ def database(name: str, default: Path) -> dict[str, object]:
         }
         # A file in tests too: in memory, connections share one cache and do not wait for locks.
         config["TEST"] = {"NAME": str(default.with_name("test.sqlite3"))}
+    else:
+        config["OPTIONS"] = {**POSTGRES, **config.get("OPTIONS", {}), "pool": pool(connections)}
+        config["CONN_MAX_AGE"], config["CONN_HEALTH_CHECKS"] = 0, True  # back into the pool
     return config
+
+
+# Of libpq; the URL may say otherwise. A server that is gone without a word is noticed in half a
+# minute, not in a quarter of an hour.
+POSTGRES = {
+    "connect_timeout": 5,
+    "keepalives_idle": 20,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+}
+
+
+def pool(connections: int) -> dict[str, float]:
+    """Of psycopg. A connection is made when somebody wants one, so that a command makes one only.
+    While the server is away who wants one waits for 5 s; attempts never grow so rare that it takes
+    longer than that to notice that it is back."""
+    return {"min_size": 0, "max_size": connections, "timeout": 5.0, "reconnect_timeout": 4.0}
 
 
 def mail(address: str) -> dict[str, object]:
@@ -174,6 +197,7 @@ def logging(style: str) -> dict[str, object]:
             "axes": {"level": "WARNING"},
             "django.request": {"level": "ERROR"},
             "httpx": {"level": "WARNING"},
+            "psycopg.pool": {"level": "WARNING"},
             "uvicorn.access": {"level": "WARNING"},
         },
     }

@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import structlog
 from django.conf import settings
@@ -159,7 +160,8 @@ def _may_change() -> bool:
     return bool(may)
 
 
-def _ask(statement: str, *values: str) -> list[tuple[object, ...]]:
+def _ask(statement: str, *values: str) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, values)
-        return cursor.fetchall()
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    return found
