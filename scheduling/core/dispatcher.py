@@ -54,10 +54,10 @@ class Core:
         for drop in dropped:
             self.cancel(drop.request_id)
         self._configure_pools(now)
-        for account in self.accounts.values():
-            account.configure(config.tenants.get(account.name) or TenantConfig())
+        for name, account in sorted(self.accounts.items()):
+            account.configure(config.tenants.get(name) or TenantConfig())
             self._unpark(account)
-        self._changed |= dict.fromkeys(self.pools.values())
+        self._changed = dict.fromkeys(self.pools.values())
         return dropped
 
     def _configure_pools(self, now: float) -> None:

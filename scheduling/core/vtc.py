@@ -14,6 +14,7 @@ and a second level (applications inside a tenant) added; docs/scheduling.md tell
 4. The heap holds at most one live entry per tenant, and it is never above the tenant's true key:
    a decrease pushes a fresh entry, an increase is noticed when the entry comes up. Dead entries
    are dropped when they come up, and all at once before they outnumber the live ones.
+   A tenant is parked when its true key comes up, so that the heap's staleness decides nothing.
 5. An idle tenant is forgotten once the floor has reached its `v`; `ground` remembers the highest
    `v` so forgotten, since refunds may lower the floor again, and nobody starts below it.
 """
@@ -70,14 +71,14 @@ class FairQueue:
             if entry is not share.entry:
                 heappop(heap)
                 continue
-            if share.account.running >= share.account.limit:
-                self._park(share)  # its entry is dead now, and dropped next
-                continue
             head = share.next()
-            if entry[1] == head.seq and entry[0] == share.v:
+            if entry[1] != head.seq or entry[0] != share.v:
+                share.entry = (share.v, head.seq, share)
+                heapreplace(heap, share.entry)
+            elif share.account.running >= share.account.limit:
+                self._park(share)  # its entry is dead now, and dropped next
+            else:
                 return head
-            share.entry = (share.v, head.seq, share)
-            heapreplace(heap, share.entry)
         return None
 
     def find(self, count: int, choose: Callable[[Request], T | None]) -> T | None:

@@ -1,0 +1,244 @@
+-- What may be called. Every function takes the keys `…{pool}:pool` and `…accounts` and one packed
+-- array that begins with {now or false, who calls}; it answers one packed array {status, what this
+-- replica was granted, …}. NAME_VERSION: two releases can share one Redis while one replaces the
+-- other, as long as the records are the same.
+
+do
+  -- The end of every call: writes what changed.
+  function S.answer(status, ...)
+    local granted = S.finish()
+    return cmsgpack.pack({status, granted, ...})
+  end
+  local answer = S.answer
+
+  -- Of a pool that is not here: "gone" by policy, or "empty" where no policy is known at all.
+  function S.absent()
+    return redis.call("EXISTS", S.call.realm .. "revision") == 1 and "gone" or "empty"
+  end
+
+  local function known(pool)
+    return redis.call("ZSCORE", pool.base .. "replicas", S.call.me)
+  end
+
+  -- call(pool's name, what follows {now, who calls} …)
+  function S.register(name, call, flags)
+    redis.register_function{function_name = name .. "_" .. VERSION, flags = flags or {},
+      callback = function(keys, args)
+        local given = cmsgpack.unpack(args[1])
+        local pool = S.begin(keys, given[1], given[2])
+        return call(pool, unpack(given, 3))
+      end}
+  end
+  local register = S.register
+
+  local function settled(pool, act)
+    if not pool then return S.answer(S.absent()) end
+    local done = act(pool)
+    S.dispatch()
+    return answer(done and "done" or "nothing")
+  end
+
+  -- Queue and dispatch; wait: false where a request that gets no place at once leaves again.
+  -- Returns "running", endpoint; "queued"; "dropped", reason; "fenced" or "empty".
+  function S.acquire(ticket, wait)
+    local pool = S.pool(ticket[2])
+    if pool and not known(pool) then return "fenced" end
+    local reason = S.enqueue(ticket)
+    if reason == "pool_removed" and S.absent() == "empty" then return "empty" end
+    if reason then return "dropped", reason end
+    S.dispatch()
+    local request = S.request(pool, ticket[1])
+    if request.state == "queued" and not wait then
+      S.cancel(request)
+      S.dispatch()
+      return "dropped", "queue_timeout"
+    end
+    return request.state, request.endpoint
+  end
+
+  register("acquire", function(_, ticket, wait)
+    local status, detail = S.acquire(ticket, wait)
+    return answer(status, detail or false)
+  end)
+
+  local ENDS = {"allow-oom"}        -- what makes room is let in where memory is full
+
+  register("settle", function(name, id, cost)
+    return settled(S.pool(name), function(pool) return S.settle(S.request(pool, id), cost) end)
+  end, ENDS)
+
+  register("abandon", function(name, id)
+    return settled(S.pool(name), function(pool) return S.abandon(S.request(pool, id)) end)
+  end, ENDS)
+
+  -- costs: {{id, cost}, …}
+  register("charge", function(name, costs)
+    local pool = S.pool(name)
+    if not pool then return S.answer(S.absent()) end
+    for _, cost in ipairs(costs) do S.charge(S.request(pool, cost[1]), cost[2]) end
+    return answer("done")
+  end)
+
+  register("elsewhere", function(name, id, avoid)
+    local pool = S.pool(name)
+    local request = pool and S.request(pool, id)
+    local running = request and request.state == "running"
+    local moved = running and request.endpoint ~= avoid and request.endpoint   -- asked before
+    local ending = moved or running and S.move(request, avoid) or false
+    S.dispatch()
+    return answer(ending and "done" or "nothing", ending)
+  end)
+
+  -- {state, endpoint} of each id; nothing for those that are not here.
+  register("states", function(name, ids)
+    local pool, out = S.pool(name), {}
+    for i, id in ipairs(ids) do
+      local request = pool and S.request(pool, id)
+      out[i] = request and {request.state, request.endpoint} or {"gone", false}
+    end
+    return answer("done", out)
+  end)
+
+  -- --- policy -----------------------------------------------------------------------------------
+
+  -- Nothing unless `revision` is past the one in force; `changed` pools are those of this realm.
+  register("configure", function(_, revision, lanes, pools, tenants)
+    local key = S.call.realm .. "revision"
+    local force = redis.call("GET", key)
+    if force and tonumber(force) >= revision then return answer("old", tonumber(force)) end
+    redis.call("SET", key, string.format("%.17g", revision))
+    local dropped, gone = S.configure(lanes, pools, tenants), {}
+    S.dispatch()
+    for _, drop in ipairs(dropped) do
+      if drop[3] == S.call.me then
+        gone[#gone + 1] = {drop[1], drop[2]}
+      else
+        local to = drop[3]:match("^(.*)%.") or drop[3]
+        redis.call("PUBLISH", S.call.ns .. "grants:" .. to,
+          cmsgpack.pack({{drop[1], false, drop[2]}}))
+      end
+    end
+    return answer("done", gone)
+  end)
+
+  local function without(list, name)
+    local kept = {}
+    for _, other in ipairs(list) do
+      if other ~= name then kept[#kept + 1] = other end
+    end
+    return kept
+  end
+
+  register("available", function(name, id, available)
+    local pool = S.pool(name)
+    local ending = pool and pool.by_id[id]
+    if not ending then return S.answer(S.absent()) end
+    if not known(pool) then return answer("fenced") end
+    ending.down = without(ending.down, S.call.me)
+    if not available then table.insert(ending.down, S.call.me) end
+    ending.dirty = true
+    S.judge(pool)
+    S.dispatch()
+    return answer("done")
+  end)
+
+  -- Of the replicas that learn what an endpoint takes, one is believed: the pool's leader.
+  register("capacity", function(name, id, max_running, max_load)
+    local pool = S.pool(name)
+    local ending = pool and pool.by_id[id]
+    if not ending or pool.leader ~= S.call.me then return answer("nothing") end
+    S.set_capacity(pool, ending, max_running, max_load)
+    S.dispatch()
+    return answer("done")
+  end)
+
+  -- --- leases -----------------------------------------------------------------------------------
+
+  -- Ends what `replica` holds: waiting ones are gone, running ones settled at what is charged.
+  local function reap(pool, replica, reaped)
+    redis.call("ZREM", pool.base .. "replicas", replica)
+    for _, request in ipairs(S.all_requests(pool)) do
+      if request.replica == replica then
+        local was, charged = request.state, request.charged
+        if S.cancel(request) or S.settle(request, charged) then
+          reaped[#reaped + 1] = {request.id, replica, was, charged}
+        end
+      end
+    end
+    for _, ending in ipairs(pool.ends) do
+      ending.down, ending.dirty = without(ending.down, replica), true
+    end
+  end
+
+  local function reap_expired(pool)
+    local expired, reaped = redis.call("ZRANGEBYSCORE", pool.base .. "replicas", "-inf",
+      string.format("(%.17g", S.call.now)), {}
+    for _, replica in ipairs(expired) do reap(pool, replica, reaped) end
+    return reaped
+  end
+
+  local function renew(pool, lease_s)
+    local replicas = pool.base .. "replicas"
+    redis.call("ZADD", replicas, S.call.now + lease_s, S.call.me)
+    local reaped = reap_expired(pool)
+    pool.live = redis.call("ZCARD", replicas)
+    if not pool.leader or not redis.call("ZSCORE", replicas, pool.leader) then
+      pool.leader = S.call.me
+    end
+    S.judge(pool)
+    S.dispatch()
+    return reaped
+  end
+
+  -- A registration is good until somebody reaps it, even past its time: only then is what it holds
+  -- given away.
+  register("beat", function(name, lease_s, joins)
+    local pool = S.pool(name)
+    if not pool then return S.answer(S.absent()) end
+    if not joins and not known(pool) then return answer("fenced") end
+    local reaped = renew(pool, lease_s)
+    return answer("done", reaped, pool.leader == S.call.me)
+  end, ENDS)
+
+  -- Leaves at once: what it holds ends as if its lease had.
+  register("leave", function(name)
+    local pool = S.pool(name)
+    if not pool then return S.answer(S.absent()) end
+    local reaped = {}
+    reap(pool, S.call.me, reaped)
+    if pool.leader == S.call.me then pool.leader = false end
+    pool.live = redis.call("ZCARD", pool.base .. "replicas")
+    S.judge(pool)
+    S.dispatch()
+    return answer("done", reaped)
+  end, ENDS)
+
+  -- What a fenced replica still runs: it holds its places again, also where that is more than an
+  -- endpoint takes. running: {{ticket, endpoint, charged}, …}; answers the ids that found no lane,
+  -- tenant or endpoint any more.
+  register("readmit", function(name, running)
+    local pool, lost = S.pool(name), {}
+    if not pool then return S.answer(S.absent()) end
+    if not known(pool) then return answer("fenced") end
+    for _, one in ipairs(running) do
+      if not S.readmit(pool, unpack(one)) then lost[#lost + 1] = one[1][1] end
+    end
+    S.dispatch()
+    return answer("done", lost)
+  end)
+
+  -- --- reading ----------------------------------------------------------------------------------
+
+  register("live", function(name, fresh)
+    local pool = S.pool(name)
+    if not pool then return S.answer(S.absent()) end
+    local key = pool.base .. "figures"
+    local raw = not fresh and redis.call("GET", key)
+    if not raw then
+      local figures, count = S.figures(pool)
+      raw = cmsgpack.pack({figures, S.tenant_figures()})
+      redis.call("SET", key, raw, "PX", string.format("%.0f", math.max(1000, count)))
+    end
+    return {answer("done"), raw}
+  end)
+end

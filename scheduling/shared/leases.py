@@ -1,0 +1,233 @@
+"""Which replica is alive, and what it asks anew when it may have missed something.
+
+1. A replica is registered in each pool under `name.epoch` and renews that once a second. Whoever
+   renews also ends what replicas hold whose lease ran out (`reap` in calls.lua).
+2. A registration is good until it was reaped, not until its time is over: places are given away
+   only by reaping, so a late replica that nobody reaped lost nothing.
+3. One that was reaped (fenced) learns so from its next call, and registers as the next epoch. Then
+   what it still runs takes its places again, also past an endpoint's limit (the engine runs it in
+   any case; nobody new comes until there is room), what waits is queued anew, and what it found
+   down is told. An empty Redis is the same, after the policy was sent.
+4. A replica that cannot have renewed in time takes no grant that it hears of until it has renewed:
+   who holds what is asked then.
+5. On a new subscription, and every lease for the oldest waiters, it asks what became of its own:
+   a message that was published meanwhile is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import structlog
+from redis.asyncio import Redis
+
+from scheduling.shared.link import OUT_OF_REACH
+from scheduling.shared.wire import Answer, decode, ticket_fields
+
+if TYPE_CHECKING:
+    from scheduling.shared.scheduler import SharedScheduler
+
+BEAT_S = 1.0
+OLDEST = 256  # waiters that are asked for though nothing seems lost
+PAUSE_S = 0.2
+
+log = structlog.get_logger()
+
+
+class Reaped(NamedTuple):
+    """A request of a replica whose lease ran out."""
+
+    request_id: str
+    replica: str
+    state: str  # "queued" or "running"
+    charged: float  # what it was settled at
+
+
+class Leases:
+    def __init__(
+        self,
+        owner: SharedScheduler,
+        redis: Redis,
+        lease_s: float,
+        ended: Callable[[list[Reaped]], None],
+        lost: Callable[[list[str]], None],
+    ) -> None:
+        self._owner = owner
+        self._redis = redis
+        self._lease_s = lease_s
+        self._ended = ended
+        self._lost = lost
+        self._epochs: dict[str, int] = {}  # of each pool where it is registered
+        self._renewed: dict[str, float] = {}  # when the last renewal was sent that arrived
+        self._unsure: set[str] = set()  # pools where a grant was not taken
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def me(self, pool: str) -> str:
+        return f"{self._owner.name}.{self._epochs.get(pool, 0)}"
+
+    async def start(self) -> None:
+        subscribed = asyncio.Event()
+        self._tasks.append(asyncio.create_task(self._listen(subscribed), name="grants from redis"))
+        self._owner.send_policy()
+        for pool in sorted(self._owner.config.pools):
+            self._epochs[pool] = 0
+            sent = time.monotonic()
+            answer = await self._owner.ask("beat", pool, self._lease_s, True)
+            self._renewed_at(pool, sent, answer)
+        await subscribed.wait()
+        await self._look()
+        self._tasks.append(asyncio.create_task(self._beat(), name="lease on redis"))
+
+    async def close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for pool in self._epochs:
+            self._owner.call("leave", pool)
+
+    def in_doubt(self, pool: str) -> bool:
+        """Whether the lease may have run out, and somebody else holds what this one was granted."""
+        if time.monotonic() - self._renewed.get(pool, 0.0) <= self._lease_s:
+            return False
+        self._unsure.add(pool)
+        return True
+
+    # --- coming and coming back -------------------------------------------------------------
+
+    def join(self, pools: Iterable[str]) -> None:
+        for pool in sorted(pools):
+            self._epochs[pool] = self._epochs.get(pool, -1) + 1
+            self._renew(pool, joins=True)
+
+    def fenced(self, pool: str, me: str) -> None:
+        """The registration `me` is gone: register anew, and ask for everything again."""
+        if me == self.me(pool) and pool in self._epochs:
+            log.warning("lease lost, registering anew", pool=pool)
+            self._come_back(pool)
+
+    def _come_back(self, pool: str) -> None:
+        self.join([pool])
+        self._readmit(pool)
+        for down_in, endpoint in self._owner.down:
+            if down_in == pool:
+                self._owner.call("available", pool, endpoint, False)
+        for waiter in self._owner.waiters.values():
+            if waiter.ticket.pool == pool:
+                waiter.send()
+
+    def state_lost(self, pool: str, me: str) -> None:
+        """Redis is empty: the policy first, then as after a lost lease."""
+        if me != self.me(pool) or pool not in self._owner.config.pools:
+            return
+        log.error("the shared state is empty, building it again")
+        self._owner.send_policy()
+        for known in self._owner.config.pools if not self._owner.keys.cluster else [pool]:
+            self._come_back(known)
+
+    def _readmit(self, pool: str) -> None:
+        running = [r for r in self._owner.running.values() if r.ticket.pool == pool]
+        if not running:
+            return
+        fields = [[ticket_fields(r.ticket), r.endpoint, r.charged] for r in running]
+        self._owner.call("readmit", pool, fields)
+        self._lost([r.ticket.request_id for r in running])
+
+    # --- once a second ----------------------------------------------------------------------
+
+    async def _beat(self) -> None:
+        beats = 0
+        while True:
+            await asyncio.sleep(min(BEAT_S, self._lease_s / 3))
+            beats += 1
+            try:
+                for pool in sorted(self._epochs):
+                    await self._beat_in(pool)
+                await self._look()
+            except Exception as error:  # Redis is out of reach: told by the link
+                log.debug("no heartbeat", error=str(error))
+            if beats % 5 == 0:
+                self._ask_for(list(self._owner.waiters)[:OLDEST])
+
+    async def _beat_in(self, pool: str) -> None:
+        sent, epoch = time.monotonic(), self._epochs[pool]
+        answer = await self._owner.ask("beat", pool, self._lease_s, False)
+        if self._epochs.get(pool) == epoch:
+            self._renewed_at(pool, sent, answer)
+
+    def _renew(self, pool: str, *, joins: bool) -> None:
+        sent = time.monotonic()
+        self._owner.call(
+            "beat",
+            pool,
+            self._lease_s,
+            joins,
+            then=lambda answer: self._renewed_at(pool, sent, answer),
+        )
+
+    def _renewed_at(self, pool: str, sent: float, answer: Answer) -> None:
+        if answer[0] == "gone" and pool not in self._owner.config.pools:
+            self._epochs.pop(pool, None)
+        elif answer[0] == "done":
+            self._renewed[pool] = sent
+            if answer[2]:
+                self._ended([Reaped(*one) for one in answer[2]])
+            if pool in self._unsure:
+                self._unsure.discard(pool)
+                self._ask_for(list(self._owner.waiters))
+
+    async def _look(self) -> None:
+        owner = self._owner
+        for pool in sorted(self._epochs):
+            answer = await owner.ask("live", pool, False)
+            if answer[0] == "done":
+                owner.figures.note(pool, *answer[2])
+        owner.figures.keep(set(self._epochs), together=not owner.keys.cluster)
+
+    # --- what was missed --------------------------------------------------------------------
+
+    async def _listen(self, subscribed: asyncio.Event) -> None:
+        channel = self._owner.keys.grants(self._owner.name)
+        while True:
+            try:
+                async with self._redis.pubsub() as pubsub:
+                    await pubsub.subscribe(channel)
+                    async for message in pubsub.listen():
+                        if message["type"] == "subscribe":
+                            subscribed.set()
+                            self._ask_for(list(self._owner.waiters))
+                        else:
+                            self._heard(decode(message["data"]))
+            except OUT_OF_REACH:
+                await asyncio.sleep(PAUSE_S)
+
+    def _heard(self, grants: list[list[Any]]) -> None:
+        for request_id, endpoint, *reason in grants:
+            waiter = self._owner.waiters.get(request_id)
+            if waiter is None:
+                continue
+            if endpoint:
+                self._owner.granted(waiter.ticket.pool, [[request_id, endpoint]])
+            else:
+                self._owner.dropped(request_id, reason[0])
+
+    def _ask_for(self, ids: list[str]) -> None:
+        """What became of waiters; one that Redis does not know is queued anew."""
+        by_pool: dict[str, list[str]] = {}
+        for id in ids:
+            by_pool.setdefault(self._owner.waiters[id].ticket.pool, []).append(id)
+        for pool, asked in by_pool.items():
+            self._owner.call("states", pool, asked, then=self._told(pool, asked))
+
+    def _told(self, pool: str, asked: list[str]) -> Callable[[Answer], None]:
+        def then(answer: Answer) -> None:
+            for id, (state, endpoint) in zip(asked, answer[2], strict=True):
+                waiter = self._owner.waiters.get(id)
+                if state == "running":
+                    self._owner.granted(pool, [[id, endpoint]])
+                elif state == "gone" and waiter is not None:
+                    waiter.send()
+
+        return then
