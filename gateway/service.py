@@ -13,11 +13,11 @@ import asyncio
 import gc
 import os
 import socket
-import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,21 +28,18 @@ from django.db import close_old_connections, connections
 from gateway import alerting, gauges, metrics
 from gateway.calls import Calls
 from gateway.estimates import Estimates
-from gateway.governor import LocalGovernor
 from gateway.policy import scheduler_config, why_drop
+from gateway.state import LocalState, State
 from gateway.upstream.client import EngineClient
 from gateway.upstream.engines import Engines, Heard
 from gateway.upstream.loads import LoadWatch
 from gateway.upstream.probe import EndpointProber
 from gateway.upstream.transport import EngineTransport
 from metering import learnt
-from metering.core.accounts import LocalAccounts
-from metering.corrections import CorrectionFeed
 from metering.journal import Journal
-from metering.ledger import LedgerWriter, PolicyBudgets, load_accounts, recover
-from metering.live_check import Cuts
+from metering.ledger import LedgerWriter, PolicyBudgets, recover
+from metering.restore import budgets_by_tenant
 from metering.services import write_sample
-from scheduling.runtime import LocalScheduler
 from tenants.core.snapshot import BudgetPolicy, EndpointPolicy, PolicySnapshot, PoolPolicy
 from tenants.postgres import PolicyNotices
 from tenants.selectors import current_version, load_snapshot
@@ -61,6 +58,7 @@ REMEMBER_S = 30.0
 ALERT_S = 5.0
 LAG_PROBE_S = 0.1
 MOST_SHOWN_IDLE = 200
+MOST_SHOWN_BUDGETS = 100  # of one tenant; its own come first
 DRAIN_MARGIN_S = 2.0  # to answer those that are turned away
 
 
@@ -75,19 +73,17 @@ class Gateway:
         self._learnt: dict[str, tuple[EndpointPolicy, ...]] = {}
         self._remembered = learnt.Dumps()
         self._sender: Sender | None = None
+        self._owned: tuple[PolicySnapshot | None, dict[str, tuple[BudgetPolicy, ...]]] = (None, {})
 
     async def start(self) -> None:
         at = datetime.now(UTC)
         folder: Path = settings.FAIRLANE_DATA_DIR / "journal"
         snapshot = await self._in_thread(load_snapshot)
         await self._in_thread(lambda: recover(folder, PolicyBudgets(lambda: snapshot)))
-        self.accounts = LocalAccounts()
-        now = time.monotonic()
-        seen = await self._in_thread(lambda: load_accounts(self.accounts, snapshot, now, at))
-        self.corrections = CorrectionFeed(self.name, seen)
+        self.state = self._make_state()
+        await self.state.load(snapshot, scheduler_config(snapshot), at)
         self.estimates = Estimates(await self._in_thread(learnt.load))
         self.journal = Journal.start(folder, self.name)
-        self.cuts = Cuts(self.name, self.journal, self.accounts)
         self._assemble(snapshot)
         self.budget_of = PolicyBudgets(lambda: self.snapshot)
         self.writer = LedgerWriter(self.journal, self.budget_of)
@@ -106,14 +102,20 @@ class Gateway:
             asyncio.create_task(self._keep(self._remember, REMEMBER_S), name="learnt"),
             asyncio.create_task(self._keep(self._alert, ALERT_S), name="budget alerts"),
             asyncio.create_task(measure_lag(), name="loop lag"),
+            *(
+                asyncio.create_task(self._keep(step, every_s), name=name)
+                for step, every_s, name in self.state.open(self.journal)
+            ),
         ]
         gc.collect()
         gc.freeze()  # what the start made stays; looking through it costs 0.1 s, again and again
         self.ready = True
         log.info("gateway ready", gateway=self.name, revision=snapshot.revision)
 
+    def _make_state(self) -> State:
+        return LocalState(self.name, self._in_thread)
+
     def _assemble(self, snapshot: PolicySnapshot) -> None:
-        self.scheduler = LocalScheduler(scheduler_config(snapshot))
         self.client = EngineClient(EngineTransport(allowed=settings.FAIRLANE_LINK_LOCAL_ENGINES))
         self.prober = EndpointProber(self._endpoint_changed, self.client)
         self.engines = Engines(
@@ -123,10 +125,10 @@ class Gateway:
             self.prober.failed,
             self._heard,
         )
-        self.loads = LoadWatch(self.client, self.engines.key_header, self.scheduler)
+        self.loads = LoadWatch(self.client, self.engines.key_header, self.state.scheduler)
         self.calls = Calls(
             snapshot,
-            LocalGovernor(self.accounts, self.scheduler),
+            self.state.governor,
             self.engines,
             self.estimates,
             self.journal,
@@ -160,7 +162,7 @@ class Gateway:
     def _turn_away(self) -> None:
         assert self.calls is not None
         for request_id in list(self.calls.waiting):
-            self.scheduler.drop(request_id, "shutting_down")
+            self.state.scheduler.drop(request_id, "shutting_down")
 
     async def stop(self) -> None:
         self.ready = False
@@ -187,7 +189,7 @@ class Gateway:
         self.calls.snapshot = snapshot
         self.budget_of.note()
         self.loads.configure(snapshot)
-        self.scheduler.configure(scheduler_config(snapshot, self.loads.learnt))
+        self.state.configure(scheduler_config(snapshot, self.loads.learnt), snapshot)
         for name in self.engines.configure(snapshot):
             log.error("an engine's key is not in the environment", variable=name)
         self.prober.configure(
@@ -212,7 +214,7 @@ class Gateway:
         for request_id, run in list(self.calls.waiting.items()):
             reason = why_drop(self.snapshot, run, at)
             if reason is not None:
-                self.scheduler.drop(request_id, reason)
+                self.state.scheduler.drop(request_id, reason)
 
     def _learn(self, pool: PoolPolicy) -> None:
         self._learnt[pool.model] = pool.endpoints
@@ -233,7 +235,7 @@ class Gateway:
 
     def _endpoint_changed(self, pool: str, url: str, healthy: bool, reason: str) -> None:
         log.warning("endpoint changed", model=pool, url=url, healthy=healthy, reason=reason)
-        self.scheduler.set_available(pool, url, healthy)
+        self.state.scheduler.set_available(pool, url, healthy)
         metrics.endpoint_up.labels(pool, url).set(healthy)
         assert self.calls is not None
         policy = self.calls.snapshot.pools.get(pool)
@@ -248,43 +250,53 @@ class Gateway:
             if await self._in_thread(current_version) == known:
                 return
             snapshot = await self._in_thread(load_snapshot)
-            counted, at = self.accounts.sustained(), datetime.now(UTC)
-            corrections, returning = await self._in_thread(
-                lambda: self.corrections.read_change(counted, self.snapshot, snapshot, at)
-            )
+            at = datetime.now(UTC)
+            change = await self.state.read_change(self.snapshot, snapshot, at)
         except Exception:
             metrics.policy_failures.inc()
             raise
         self._apply(snapshot)
-        now = time.monotonic()
-        self.corrections.apply(corrections, self.accounts, self.budget_of, now)
-        self.accounts.restore(returning, (), now, at)  # with the corrections contained
+        await self.state.take_up(change, self.budget_of, at)
         log.info("policy in force", revision=snapshot.revision, version=snapshot.version)
 
     async def _sample(self) -> None:
         at = datetime.now(UTC)
-        state = self.live(at)
+        live = self.state.live()
+        await self.state.look(self._shown_budgets(live["tenants"]), at)
+        state = self._told(live, at)
         await self._in_thread(lambda: write_sample(self.name, state, at))
 
     async def _cut(self) -> None:
         """The counters as they are, into the journal: its reader holds them against the ledger."""
         assert self.calls is not None
-        self.cuts.make(len(self.calls.waiting), self.corrections.seen, datetime.now(UTC))
+        self.state.cut(self.calls.waiting, datetime.now(UTC))
 
     async def _alert(self) -> None:
         """Tell of budgets that let calls in though they are used up; and of those that are over."""
         assert self.calls is not None
-        now, at = time.monotonic(), datetime.now(UTC)
+        at = datetime.now(UTC)
         new = self.calls.alerts.take()
         known = await self._in_thread(alerting.open_accounts)
-
-        def remaining(policy: BudgetPolicy) -> float:
-            left: float = self.accounts.budgets((policy,), now, at)[0]["remaining"]
-            return left
-
-        still = self.calls.alerts.still(known, new, self.budget_of, remaining, at)
+        left = await self._left({*known, *new}, at)
+        still = self.calls.alerts.still(
+            known, new, self.budget_of, lambda policy: left.get(policy.account, inf), at
+        )
         if new or still != set(known):
             await self._in_thread(lambda: alerting.write(new, still, at))
+
+    async def _left(self, accounts: set[str], at: datetime) -> dict[str, float]:
+        """What remains of these budgets."""
+        if not accounts:
+            return {}
+        owned = budgets_by_tenant(self.snapshot)
+        asked = {
+            tenant: found
+            for tenant, budgets in owned.items()
+            if (found := [policy for name, policy in budgets.items() if name in accounts])
+        }
+        await self.state.look(asked, at)
+        shown = self.state.budgets(asked, at).values()
+        return {one["account"]: one["remaining"] for budgets in shown for one in budgets}
 
     async def _remember(self) -> None:
         known = self.estimates.learnt()
@@ -294,22 +306,24 @@ class Gateway:
 
     def live(self, at: datetime) -> dict[str, Any]:
         """The shape is in docs/architecture.md, "Live state"."""
+        return self._told(self.state.live(), at)
+
+    def _told(self, live: dict[str, Any], at: datetime) -> dict[str, Any]:
         assert self.calls is not None
         snapshot = self.calls.snapshot
-        live = self.scheduler.live()
         for model, pool in live["pools"].items():
             policy = snapshot.pools.get(model)
             if policy is not None:
                 pool["tokenizer"] = self.calls.counter.state(policy)
             for url, endpoint in pool["endpoints"].items():
                 endpoint |= self._engine_state(model, url, policy)
-        self._add_budgets(live.setdefault("tenants", {}), snapshot, at)
+        self._add_budgets(live["tenants"], at)
         return {
             "gateway": self.name,
             "at": at.isoformat().replace("+00:00", "Z"),
             "revision": snapshot.revision,
             "version": snapshot.version,
-            "state": "local",
+            "state": self.state.name,
             **live,
         }
 
@@ -333,15 +347,29 @@ class Gateway:
             **self.loads.live((model, url)),
         }
 
-    def _add_budgets(self, tenants: dict[str, Any], snapshot: PolicySnapshot, at: datetime) -> None:
+    def _add_budgets(self, tenants: dict[str, Any], at: datetime) -> None:
+        shown = self._shown_budgets(tenants)
+        for name, budgets in self.state.budgets(shown, at).items():
+            tenants.setdefault(name, {"running": 0, "queued": 0})["budgets"] = budgets
+
+    def _shown_budgets(self, active: Collection[str]) -> dict[str, tuple[BudgetPolicy, ...]]:
         """Of every tenant while they are few; of many, those that have requests now."""
-        if len(snapshot.tenants) <= MOST_SHOWN_IDLE:
-            for name in snapshot.tenants.keys() - tenants.keys():
-                tenants[name] = {"running": 0, "queued": 0}
-        now = time.monotonic()
-        for name, state in tenants.items():
-            policy = snapshot.tenants.get(name)
-            state["budgets"] = self.accounts.budgets(policy.budgets if policy else (), now, at)
+        known = self.snapshot.tenants
+        names = {*active, *known} if len(known) <= MOST_SHOWN_IDLE else {*active}
+        owned = self._owned_budgets()
+        return {name: owned.get(name, ()) for name in sorted(names)}
+
+    def _owned_budgets(self) -> dict[str, tuple[BudgetPolicy, ...]]:
+        """Of each tenant, its applications and its keys; gathered once for each policy."""
+        of, found = self._owned
+        if of is not self.snapshot:
+            of = self.snapshot
+            found = {
+                tenant: tuple(budgets.values())[:MOST_SHOWN_BUDGETS]
+                for tenant, budgets in budgets_by_tenant(of).items()
+            }
+            self._owned = of, found
+        return found
 
     async def _until_news(self, every_s: float) -> None:
         await self.notices.wait(POLL_WHILE_TOLD_S if self.notices.connected else every_s)
