@@ -20,6 +20,7 @@ from django.db import connection
 
 from metering.core import sketch
 from metering.core.cover import DAY, HOUR, MINUTE, QUARTER, RECORD, Piece
+from metering.core.sketch import Sketch
 from metering.models_rollup import (
     GROUP,
     TenantDay,
@@ -68,12 +69,12 @@ Totals = dict[tuple[int, Group], "Total"]
 class Total:
     """What one group came to in one bucket."""
 
-    __slots__ = ("_buckets", "sums", "tallies")
+    __slots__ = ("_sketches", "sums", "tallies")
 
     def __init__(self) -> None:
         self.sums: dict[str, float] = dict.fromkeys(SUMS, 0)
         self.tallies: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        self._buckets: dict[str, Counter[int]] = {}
+        self._sketches: dict[str, Sketch] = {}
 
     @property
     def requests(self) -> int:
@@ -92,20 +93,21 @@ class Total:
         """By the limit that refused."""
         return self.tallies["throttled"]
 
-    def buckets(self, name: str) -> Counter[int]:
-        return self._buckets.setdefault(name, Counter())
+    def sketch(self, name: str) -> Sketch:
+        """Of one of the durations."""
+        return self._sketches.setdefault(name, Sketch())
 
     def add(self, other: Total) -> None:
         for name in SUMS:
             self.sums[name] += other.sums[name]
         for name, tally in other.tallies.items():
             self.tallies[name].update(tally)
-        for name, buckets in other._buckets.items():
-            self.buckets(name).update(buckets)
+        for name, durations in other._sketches.items():
+            self.sketch(name).update(durations)
 
     def quantile(self, name: str, q: float) -> float | None:
         """Milliseconds; None where nothing was measured."""
-        return sketch.quantile(self.buckets(name), q)
+        return self.sketch(name).quantile(q)
 
 
 def count(
@@ -269,11 +271,11 @@ def _merge_sketches(ask: _Query, names: Sequence[str], found: Totals) -> None:
         parts[key].append(packed)
     for key, rows in parts.items():
         for name, column in zip(names, zip(*rows, strict=True), strict=True):
-            found[key].buckets(name).update(sketch.merged(map(bytes, column)))
+            found[key].sketch(name).update(sketch.merged(map(bytes, column)))
     if RECORD in ask.pieces:
         for name in names:
             for key, (number, times) in ask.grouped(lambda level, n=name: _durations(level, n)):
-                found[key].buckets(name)[int(number)] += int(times)
+                found[key].sketch(name).add(int(number), int(times))
 
 
 def _durations(level: int, name: str) -> tuple[str, str, str, str] | None:

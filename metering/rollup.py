@@ -20,7 +20,6 @@ import msgspec
 from django.conf import settings
 from django.db import connection, transaction
 
-from metering.core import sketch
 from metering.core.cover import DAY, HOUR, MINUTE, QUARTER, RECORD, Piece
 from metering.counting import BY_TENANT, MODELS, SKETCHES, SUMS, TALLIES, Total, count
 from metering.key_use import note_keys
@@ -129,7 +128,7 @@ def _values(total: Total) -> Iterator[Any]:
     for name in TALLIES:
         yield msgspec.json.encode(total.tallies[name]).decode()
     for name in SKETCHES:
-        yield sketch.pack(total.buckets(name))
+        yield total.sketch(name).pack()
 
 
 def oldest_minute(at: datetime) -> datetime:

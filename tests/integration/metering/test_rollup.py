@@ -139,7 +139,7 @@ def test_time_per_token_is_of_the_tokens_after_the_first():
     )
     roll_up()
     row = UsageMinute.objects.get()
-    assert bytes(row.tpot_ms) == sketch.pack({sketch.bucket(10.0): 1})
+    assert bytes(row.tpot_ms) == sketch.Sketch.of({sketch.bucket(10.0): 1}).pack()
 
 
 def test_money_is_that_of_the_prices_in_force_when_each_request_was_answered():
