@@ -12,7 +12,7 @@ from metering.dashboards import views as dashboards
 from metering.dashboards.boards import board
 from tenants.gate import page, public
 from tenants.site import site
-from tenants.views import audit, bulk, keys, lists, objects, policy
+from tenants.views import audit, bulk, keys, lists, names, objects, policy
 from tenants.views.drain import drain
 from tenants.views.theme import theme
 
@@ -30,6 +30,7 @@ objects_of_policy = [
     page(
         "tenants/<str:name>/delete/", objects.delete("tenant"), "policy.edit", name="tenant-delete"
     ),
+    page("names/tenants/", names.tenants, "policy.view", name="tenant-names"),
     page("bulk/tenants/", bulk.tenants, "policy.edit", name="tenants-bulk"),
     page("new/tenant/", objects.create("tenant"), "policy.edit", name="tenant-new"),
     page(
@@ -65,6 +66,7 @@ objects_of_policy = [
     page("new/pool/", objects.create("pool"), "policy.edit", name="pool-new"),
     page("budgets/", lists.budgets, "policy.view", name="budgets"),
     page("corrections/", pages_corrections.corrections, "policy.view", name="corrections"),
+    page("names/budgets/", pages_corrections.names, "policy.edit", name="budget-names"),
     page("new/correction/", pages_corrections.new, "policy.edit", name="correction-new"),
     page("policy/", policy.document, "policy.view", name="policy"),
     page("policy/edit/", policy.edit, "policy.edit", name="policy-edit"),

@@ -66,6 +66,8 @@ def _tenant(label: str, tenant: Mapping[str, Any]) -> None:
     metrics.tenant_running.labels(label).set(tenant["running"])
     metrics.tenant_queued.labels(label).set(tenant["queued"])
     for budget in tenant.get("budgets", ()):
+        if not budget["account"].startswith("tenant:"):
+            continue  # the label has no room for whose it is
         limit, left = budget["limit"], budget["remaining"]
         used = 1.0 - left / limit if limit else 1.0
         metrics.budget_used.labels(label, budget["name"]).set(used)

@@ -17,11 +17,11 @@ from django.utils import timezone
 from metering.corrections import CannotCorrect, correct
 from metering.models import Correction, UsageRow
 from metering.restore import budget_index
-from tenants.forms.parts import Number
+from tenants.forms.parts import Number, Suggested
 from tenants.selectors import load_snapshot
 from tenants.views.answers import actor
+from tenants.views.names import options
 
-MOST_OFFERED = 500
 FIELDS = {"account": "accounts", "units": "units", "reason": "reason"}
 
 
@@ -41,7 +41,7 @@ def corrections(request: HttpRequest) -> HttpResponse:
 class CorrectionForm(forms.Form):
     accounts: forms.Field = forms.CharField(
         label="Budget",
-        widget=forms.TextInput(attrs={"list": "accounts", "autocomplete": "off"}),
+        widget=Suggested("budget-names"),
         help_text="The account of a sustained budget, such as tenant:acme/hourly.",
     )
     units = Number(
@@ -78,9 +78,14 @@ def new(request: HttpRequest) -> HttpResponse:
     form = _form(request, row)
     if request.method == "POST" and form.is_valid() and _made(request, form, row):
         return redirect("corrections")
-    sustained = [a for a, b in budget_index(load_snapshot()).items() if b.period is not None]
-    context = {"form": form, "record": row, "accounts": sorted(sustained)[:MOST_OFFERED]}
-    return render(request, "metering/correction_new.html", context)
+    return render(request, "metering/correction_new.html", {"form": form, "record": row})
+
+
+def names(request: HttpRequest) -> HttpResponse:
+    """Accounts of sustained budgets, while one is typed."""
+    known = budget_index(load_snapshot()).items()
+    sustained = (account for account, budget in known if budget.period is not None)
+    return options(request, sustained, request.GET.get("accounts", ""))
 
 
 def _record(request: HttpRequest) -> UsageRow | None:

@@ -71,6 +71,6 @@
 
   // Filters apply at once; without this there is the button.
   document.body.addEventListener("change", (event) => {
-    if (event.target.matches("form[data-auto] select")) event.target.form.requestSubmit();
+    if (event.target.matches("form[data-auto] :is(select, input[list])")) event.target.form.requestSubmit();
   });
 })();

@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 
 from metering.alerts.message import Message
+from metering.core.prose import in_words
 from metering.models import AlertDestination
 
 HEADERS = {"Auto-Submitted": "auto-generated", "X-Auto-Response-Suppress": "All"}
@@ -32,7 +33,7 @@ def send(destination: AlertDestination, messages: Sequence[Message]) -> None:
 def subject(messages: Sequence[Message]) -> str:
     """One line, whatever a name holds."""
     if len(messages) == 1:
-        return " ".join(messages[0].title.split())[:180]
+        return " ".join(in_words(messages[0].title).split())[:180]
     critical = sum(each.level == "critical" and each.event != "resolved" for each in messages)
     over = sum(each.event == "resolved" for each in messages)
     parts = [f"{critical} critical"] if critical else []
@@ -41,8 +42,9 @@ def subject(messages: Sequence[Message]) -> str:
 
 
 def lines(message: Message) -> Iterator[str]:
-    yield message.title
-    yield f"{message.message}." if not message.message.endswith(".") else message.message
+    yield in_words(message.title)
+    told = in_words(message.message)
+    yield told if told.endswith(".") else f"{told}."
     if message.event != "resolved" and message.do:
         yield message.do
     if message.first_at:

@@ -18,6 +18,7 @@ from metering.alerts import services
 from metering.alerts.forms import DestinationForm, RuleForm
 from metering.alerts.rules import rules
 from metering.core.alert_kinds import KINDS, Rule
+from metering.core.prose import in_words
 from metering.models import Alert, AlertDelivery, AlertDestination
 from metering.models_alerts import SHAPES
 from tenants.core.issue import Invalid
@@ -94,6 +95,7 @@ def alert(request: HttpRequest, number: int) -> HttpResponse:
         "alert": row,
         "rule": rules().get(row.kind),
         "tenant": tenant_of(row.subject),
+        "place": place_of(row),
         "deliveries": row.deliveries.select_related("destination").order_by("id")[:100],
     }
     return render(request, "metering/alert.html", context)
@@ -108,6 +110,16 @@ def tenant_of(subject: str) -> str:
     return name if any(each.name == name for each in current_document().tenants) else ""
 
 
+def place_of(row: Alert) -> str:
+    """The address of the lane or pool that an alert is about; its subject is `LANE`, `LANE of POOL`
+    or `URL of POOL`."""
+    if row.kind in ("queue_p95", "starved_lane"):
+        return f"{reverse('lanes')}#lane-{row.subject.partition(' of ')[0]}"
+    if row.kind == "endpoint_down":
+        return f"{reverse('pools')}#pool-{row.subject.rpartition(' of ')[2]}"
+    return reverse("alert-rules") if row.kind == "undelivered" else ""
+
+
 @posted
 @or_404
 def acknowledge(request: HttpRequest, number: int) -> HttpResponse:
@@ -117,7 +129,7 @@ def acknowledge(request: HttpRequest, number: int) -> HttpResponse:
     except Invalid as error:
         messages.error(request, error.issues[0].message.capitalize() + ".")
     else:
-        messages.success(request, f"{row.label}: {row.subject} is acknowledged.")
+        messages.success(request, f"{row.label}: {in_words(row.subject)} is acknowledged.")
     return redirect("alert", number)
 
 

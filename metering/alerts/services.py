@@ -212,7 +212,8 @@ def _checked(values: DestinationValues) -> DestinationValues:
         address = check(values.address.strip())
     except (ValueError, ValidationError) as error:
         said = error.messages[0] if isinstance(error, ValidationError) else str(error)
-        raise refused("address", values.address, f"address: {said}") from None
+        field = "mail addresses" if values.shape == "email" else "URL"
+        raise refused("address", values.address, f"{field}: {said}") from None
     return DestinationValues(name, address, values.shape, values.enabled, values.only_critical)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property, partial
 
 from metering import alerts, selectors
@@ -80,7 +80,7 @@ class Seen:
                 continue
             window = window_at(policy.period, policy.timezone, self.at)
             if amount := used.get((account, window.start)):
-                ends = f"{window.end:%d %b %H:%M} UTC"
+                ends = f"{window.end.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
                 alerting = policy.on_exhausted == "alert"
                 found.append(BudgetUse(account, amount, policy.cost, ends, alerting))
         return found

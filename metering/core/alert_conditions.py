@@ -32,7 +32,7 @@ class BudgetUse:
     account: str
     used: float
     limit: float
-    ends: str
+    ends: str  # in UTC, as metering.core.prose finds it
     only_alerts: bool  # on_exhausted: alert
 
 

@@ -85,6 +85,7 @@ def _page(request: HttpRequest, kind: Kind, watch: Watch, made: Board) -> HttpRe
         "span": watch.span,
         "filters": watch.filters,
         "choices": choices(kind, watch.document, watch.filters),
+        "unknown": unknown(watch.document, watch.filters.tenant),
         "presets": ranges.RANGES.values(),
         "query": watch.query,
         "charts": made.charts,
@@ -118,9 +119,16 @@ def tabs(kind: Kind, watch: Watch) -> list[dict[str, Any]]:
     return found
 
 
+def unknown(document: Document, tenant: str) -> str:
+    """A tenant that was asked for, where policy has none of that name."""
+    known = not tenant or any(each.name == tenant for each in document.tenants)
+    return "" if known else tenant
+
+
 def choices(kind: Kind, document: Document, filters: Filters) -> list[dict[str, Any]]:
-    names = {
-        "tenant": sorted(each.name for each in document.tenants),
+    """Tenants may be thousands: they are typed."""
+    names: dict[str, list[str]] = {
+        "tenant": [],
         "lane": [each.name for each in sorted(document.lanes, key=lambda lane: lane.rank)],
         "pool": [each.model for each in document.pools],
     }

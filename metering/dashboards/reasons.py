@@ -61,17 +61,17 @@ ENDS = {
     "error": Why("The engine failed", RETRY),
     "rejected": Why("Refused before the queue"),
 }
-OWNERS = {"tenant": "the tenant", "application": "the application", "key": "the key"}
 
 
 def of_limit(reason: str) -> Why:
     """Of one `throttle_reason`; budgets are named by their account: `tenant:acme/hourly`."""
     if known := LIMITS.get(reason):
         return known
-    owner, colon, name = reason.partition(":")
+    kind, colon, name = reason.partition(":")
     if colon and "/" in name:
-        budget = name.rpartition("/")[2]
-        return Why(f"Budget {budget} of {OWNERS.get(owner, owner)} was used up", BUDGET)
+        owner, _, budget = name.rpartition("/")
+        whose = {"application": f"application {owner.rpartition('/')[2]}", "key": f"key fl_{owner}"}
+        return Why(f"Budget {budget} of {whose.get(kind, 'the tenant')} was used up", BUDGET)
     return Why(reason, RETRY)
 
 

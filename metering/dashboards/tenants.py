@@ -18,6 +18,7 @@ from tenants import selectors as policy
 from tenants.core.diff import named
 from tenants.core.document import Document, Tenant, Tier
 from tenants.core.effective import lane_of, weight_of
+from tenants.core.shown import budget_text
 from tenants.gate import viewer
 
 PAGE = 50
@@ -189,6 +190,7 @@ def row_of(
     standing = now.tenants.get(tenant.name, idle)
     lane = lane_of(tenant, tier)
     told = standing.budgets if standing else []
+    own = [each for each in told if each["account"].startswith("tenant:")]
     return Row(
         name=tenant.name,
         enabled=tenant.enabled,
@@ -203,7 +205,7 @@ def row_of(
         debt=standing.debt if standing else None,
         tokens=hour.tokens if hour else 0,
         throttled=hour.throttled if hour else 0,
-        over_budget=over or any(budget["part"] >= 1 for budget in told),
+        over_budget=over or any(budget["part"] >= 1 for budget in own),
     )
 
 
@@ -244,6 +246,7 @@ def now_of(name: str) -> dict[str, Any]:
     shares = selectors.breakdown("tenant", at - HOUR, at, tenant=name)
     standing = now.tenants.get(name) or live.Standing()
     owned = budgets.owned_by(found, tier)
+    owned += budgets.owned_by_keys(policy.key_budgets(name))
     windows = budgets.newest_windows(owned, SHOWN_WINDOWS, at)
     return {
         "live_known": bool(now.gateways),
@@ -294,9 +297,3 @@ def value_text(field: str, value: Any) -> str:
     if isinstance(value, dict):
         return budget_text(value)
     return f"{value:,.12g}" if isinstance(value, int | float) else str(value)
-
-
-def budget_text(budget: dict[str, Any]) -> str:
-    if budget["kind"] == "burst":
-        return f"{budget['cost']:,.12g} units, refills {budget['refill_per_second']:,.12g} a second"
-    return f"{budget['cost']:,.12g} units per {budget['period']}, then {budget['on_exhausted']}"

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from metering import selectors
 from metering.dashboards import assets, charts, own, ranges
+from metering.dashboards.boards import unknown
 from metering.dashboards.usage import usage as usage_of
 from tenants import selectors as policy
 from tenants.gate import Viewer, viewer
@@ -37,6 +38,7 @@ def usage(request: HttpRequest) -> HttpResponse:
     context |= {"presets": ranges.RANGES.values(), "plotly_js": assets.address(), "own": shown}
     context |= {"keys": policy.keys(name).filter(revoked_at=None)[:SHOWN_KEYS]}
     context |= {"hide_tenant": True, "key_editor": who.can_for("keys.edit", name)}
+    context |= {"unknown": unknown(document, name)}
     context |= search(asked, name, context) if asked and name else {}
     return render(request, "metering/usage.html", context)
 

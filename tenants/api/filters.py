@@ -9,6 +9,7 @@ from django.utils import timezone
 from django_filters import CharFilter
 
 from tenants.api.pages import Choice, Filters, Moment, Whole, choice, holds, yes_or_no
+from tenants.audited import about_tenant
 from tenants.core.permissions import ROLES
 from tenants.core.snapshot import EngineKind
 
@@ -104,6 +105,10 @@ class Revisions(Filters):
     until = Moment(field_name="at", lookup_expr="lt")
 
 
+def of_tenant(rows: QuerySet[Any], _name: str, tenant: str) -> QuerySet[Any]:
+    return rows.filter(about_tenant(tenant))
+
+
 class Audit(Filters):
     orders = {"-at": ("-at",)}
     q = holds("name", "field", "reason")
@@ -111,6 +116,7 @@ class Audit(Filters):
     source = choice(*SOURCES)
     kind = CharFilter()
     name = CharFilter()
+    tenant = CharFilter(method=of_tenant, help_text="Of it and of all that belongs to it.")
     field = CharFilter()
     revision = Whole(field_name="revision__number")
     since = Moment(field_name="at", lookup_expr="gte")

@@ -167,6 +167,12 @@ def words(value: Any) -> str:
     return "unset" if value is None else str(value)
 
 
+def budget_text(budget: Mapping[str, Any]) -> str:
+    if budget["kind"] == "burst":
+        return f"{budget['cost']:,.12g} units, refills {budget['refill_per_second']:,.12g} a second"
+    return f"{budget['cost']:,.12g} units per {budget['period']}, then {budget['on_exhausted']}"
+
+
 def _leaves(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
     for name, item in value.items():
         if isinstance(item, Mapping):

@@ -183,9 +183,20 @@ def _endpoints(pool: PoolPolicy, new: PoolPolicy, live: LiveState) -> Iterator[P
     if not serving and could:
         text = f"No endpoint of {pool.model} would be left to take new requests."
         yield PolicyWarning("warning", "pool", pool.model, "endpoints", text)
+    elif live.known and all((pool.model, url) not in live.endpoints for url in serving):
+        text = (
+            f"No gateway has ever reached an endpoint that {pool.model} would be left with "
+            f"({_few(serving)}): make sure that an engine serves there."
+        )
+        yield PolicyWarning("warning", "pool", pool.model, "endpoints", text)
     elif set(serving) != set(could) and _none_available(pool.model, serving, live):
         text = f"No endpoint of {pool.model} that would be left is available now."
         yield PolicyWarning("warning", "pool", pool.model, "endpoints", text)
+
+
+def _few(names: list[str]) -> str:
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
 
 
 def _none_available(model: str, urls: list[str], live: LiveState) -> bool:

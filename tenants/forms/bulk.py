@@ -6,8 +6,8 @@ from typing import Any
 
 from django import forms
 
-from tenants.forms.objects import LIMITS
-from tenants.forms.parts import Number, Part, PartForm, Section, Whole, choices, unflatten
+from tenants.forms.objects import LIMITS, LimitFields
+from tenants.forms.parts import Number, Part, Section, choices, unflatten
 
 STAYS = "leave as it is"
 OWN = (
@@ -22,17 +22,12 @@ OWN = (
 STATES = [("", STAYS), ("suspended", "suspend"), ("enabled", "resume")]
 
 
-class BulkForm(PartForm):
+class BulkForm(LimitFields):
+    soft_limits = None  # type: ignore[assignment]  # a list: no value of it says "as it is"
     state = forms.ChoiceField(label="State", required=False, choices=STATES)
     tier = forms.ChoiceField(label="Tier", required=False, choices=choices(empty=STAYS))
     weight = Number(label="Weight", required=False)
     lane = forms.ChoiceField(label="Lane", required=False, choices=choices(empty=STAYS))
-    limits__requests_per_minute = Whole(label="Requests a minute", required=False)
-    limits__tokens_per_minute = Whole(label="Tokens a minute", required=False)
-    limits__max_running = Whole(label="Running at once", required=False)
-    limits__max_queued = Whole(label="Queued at once", required=False)
-    limits__max_input_tokens = Whole(label="Input tokens", required=False)
-    limits__max_output_tokens = Whole(label="Output tokens", required=False)
     inherit = forms.MultipleChoiceField(
         label="Take their own values away",
         required=False,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from django import forms
 
 from tenants.core.document import Tenant
-from tenants.forms.parts import Number, PartForm, Whole
+from tenants.forms.parts import Number, PartForm, Suggested, Whole, meant
 
 EXPIRY = "Empty: never."
 
@@ -15,7 +15,7 @@ EXPIRY = "Empty: never."
 class KeyForm(PartForm):
     tenant = forms.CharField(
         label="Tenant",
-        widget=forms.TextInput(attrs={"list": "tenant-names", "autocomplete": "off"}),
+        widget=Suggested("tenant-names"),
     )
     application = forms.CharField(
         label="Application",
@@ -31,12 +31,13 @@ class KeyForm(PartForm):
         self.tenants = {each.name: each for each in tenants}
         if len(tenants) == 1:
             self.initial["tenant"] = tenants[0].name
-            self.fields["tenant"].widget.attrs["readonly"] = True
+            self.fields["tenant"].widget = forms.TextInput({"readonly": True})
 
     def clean_tenant(self) -> str:
         name = str(self.cleaned_data["tenant"])
         if name not in self.tenants:
-            raise forms.ValidationError(f"There is no tenant {name!r} that you may make keys for.")
+            message = f"There is no tenant {name!r} that you may make keys for."
+            raise forms.ValidationError(message + meant(name, self.tenants))
         return name
 
 

@@ -8,9 +8,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, cast
 
 from django import forms
+from django.urls import reverse_lazy
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
 
 from tenants.core.document import plain_numbers
 
@@ -57,6 +61,20 @@ class ListField(forms.CharField):
         return bool(self.to_python(self.prepare_value(initial)) != self.to_python(data))
 
 
+class Suggested(forms.TextInput):
+    """For one name of thousands: typed, with what `tenants.views.names` suggests."""
+
+    def __init__(self, page: str) -> None:
+        """`page` is the name of the address that tells names."""
+        asks = {"hx-get": reverse_lazy(page), "hx-trigger": "focus once, input changed delay:150ms"}
+        super().__init__({"list": page, "autocomplete": "off", "hx-target": f"#{page}", **asks})
+
+    def render(self, *args: Any, **kwargs: Any) -> SafeString:
+        return super().render(*args, **kwargs) + format_html(
+            '<datalist id="{}"></datalist>', self.attrs["list"]
+        )
+
+
 class Whole(forms.IntegerField):
     widget = forms.NumberInput(attrs={"step": "1"})
 
@@ -70,6 +88,12 @@ class Number(forms.FloatField):
 def choices(*values: str, empty: str | None = None) -> list[tuple[str, str]]:
     first = [] if empty is None else [("", empty)]
     return first + [(value, value) for value in values]
+
+
+def meant(name: str, names: Iterable[str]) -> str:
+    """What whoever mistyped a name may have meant, as one more sentence."""
+    near = get_close_matches(name, names, n=3)
+    return f" Did you mean {' or '.join(near)}?" if near else ""
 
 
 class PartForm(forms.Form):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from django import forms
 
 from tenants.core.permissions import ROLES
-from tenants.forms.parts import Number, PartForm, choices
+from tenants.forms.parts import Number, PartForm, Suggested, choices, meant
 
 ROLE_HELP = "Admins change everything, operators see everything; the others see one tenant."
 
@@ -14,12 +16,21 @@ class RoleForm(PartForm):
     role = forms.ChoiceField(
         label="Role", choices=choices(*ROLES), initial="tenant-viewer", help_text=ROLE_HELP
     )
-    tenant = forms.ChoiceField(
+    tenant = forms.CharField(
         label="Tenant",
         required=False,
-        choices=choices(empty="none"),
-        help_text="For tenant-admin and tenant-viewer.",
+        widget=Suggested("tenant-names"),
+        help_text="For tenant-admin and tenant-viewer; empty for the others.",
     )
+
+    def allow(self, names: Collection[str]) -> None:
+        self.names = names
+
+    def clean_tenant(self) -> str:
+        name = str(self.cleaned_data["tenant"])
+        if name and name not in self.names:
+            raise forms.ValidationError(f"There is no tenant {name!r}.{meant(name, self.names)}")
+        return name
 
 
 class UserForm(RoleForm):

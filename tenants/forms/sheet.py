@@ -95,6 +95,16 @@ class Sheet:
         for title, note, names in self.form.sections:
             yield title, note, [(self.form[name], self.inherited.get(name, "")) for name in names]
 
+    @property
+    def inherited_budgets(self) -> list[tuple[str, str]]:
+        """Those of the tier that hold, by name."""
+        start = "budgets__"
+        return [
+            (name.removeprefix(start), text)
+            for name, text in self.inherited.items()
+            if name.startswith(start)
+        ]
+
     def is_valid(self) -> bool:
         return all([self.form.is_valid(), *(rows.is_valid() for _, _, rows in self.lists)])
 

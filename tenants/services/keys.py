@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
@@ -48,7 +49,7 @@ def create_key(
 
     Raises:
         NotFound: no such tenant or application in the policy.
-        PolicyRefused: a field is wrong.
+        PolicyRefused: a field is wrong, or the tenant's own people have made as many as they may.
         NotAllowed: the actor may not make keys for this tenant.
     """
     require(actor, "keys.edit", tenant)
@@ -58,6 +59,8 @@ def create_key(
     with transaction.atomic():
         version = bump()
         owner, inside = _owners(tenant, application)
+        if actor.tenant is not None:
+            _has_room(owner)
         key = ApiKey.objects.create(
             public_id=_random(ID_ALPHABET, ID_LENGTH),
             tenant=owner,
@@ -182,6 +185,19 @@ def _owners(tenant: str, application: str | None) -> tuple[Tenant, Application |
     if inside is None:
         raise NotFound(f"tenant {tenant!r} has no application {application!r}")
     return owner, inside
+
+
+def _has_room(tenant: Tenant) -> None:
+    """For its own people; an admin may give it more. Expired keys count: they can be let work
+    again."""
+    most = settings.FAIRLANE_TENANT_KEYS
+    used = ApiKey.objects.filter(tenant=tenant, revoked_at=None).count()
+    if used >= most:
+        message = (
+            f"{tenant.name} has {used} keys that are not revoked; its own people may make up to "
+            f"{most} (FAIRLANE_TENANT_KEYS). Revoke one, or ask an admin."
+        )
+        raise _refused("tenant", tenant.name, message)
 
 
 def _new_secret(key: ApiKey) -> str:

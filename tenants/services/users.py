@@ -109,6 +109,8 @@ def set_enabled(username: str, enabled: bool, *, actor: Actor, reason: str = "")
             if _is_self(actor, user):
                 raise refused("enabled", enabled, "nobody disables their own account")
             not_the_last_admin(user, "enabled", enabled)
+            if user.is_superuser:
+                membership_row(user)  # it is there that the end of sessions is noted
             Membership.objects.filter(user=user).update(sessions_since=timezone.now())
         user.is_active = enabled
         user.save(update_fields=["is_active"])

@@ -12,13 +12,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from django.db import connection
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import render
 from django.utils import timezone
 
+from tenants.audited import about_tenant, begins
 from tenants.core.permissions import Action
 from tenants.core.text import no_formula
 from tenants.gate import viewer
@@ -45,7 +45,7 @@ KINDS = (
     "destination",
 )
 SOURCES = ("page", "api", "command", "admin", "system")
-FILTERS = ("actor", "kind", "name", "field", "source", "since", "until")
+FILTERS = ("tenant", "actor", "kind", "name", "field", "source", "since", "until")
 COLUMNS = (
     "at",
     "actor",
@@ -91,6 +91,8 @@ def entries_of(asked: dict[str, str]) -> tuple[QuerySet[AuditEntry], str]:
     for whole in ("actor", "kind", "source"):
         if value := asked.get(whole):
             entries = entries.filter(**{whole: value})
+    if tenant := asked.get("tenant"):
+        entries = entries.filter(about_tenant(tenant))
     if name := asked.get("name"):
         entries = entries.filter(begins(name[:-1]) if name.endswith("*") else Q(name=name))
     if path := asked.get("field"):
@@ -100,14 +102,6 @@ def entries_of(asked: dict[str, str]) -> tuple[QuerySet[AuditEntry], str]:
             # Were it `field=`, SQLite would put the value into the index's expression and scan all.
             entries = entries.filter(field__gte=path, field__lte=path)
     return within(entries, asked)
-
-
-def begins(name: str) -> Q:
-    """SQLite finds no index for a beginning, but one for a range, and orders by code point."""
-    found = Q(name__startswith=name)
-    if connection.vendor == "sqlite":
-        found &= Q(name__gte=name, name__lt=f"{name}\U0010ffff")
-    return found
 
 
 def within(

@@ -65,7 +65,6 @@ def keys(request: HttpRequest) -> HttpResponse:
         "states": STATES,
         "tenant": tenant,
         "hide_tenant": who.confined,
-        "tenants": [] if who.confined else tenant_names(),
         "key_editor": who.can("keys.edit"),
         "query": without_page.urlencode(),
     }
@@ -75,10 +74,6 @@ def keys(request: HttpRequest) -> HttpResponse:
 def bare(query: str) -> str:
     """A key's id, also of one that was pasted as pages and logs show it: `fl_…id…_…`."""
     return query.removeprefix("fl_").partition("_")[0]
-
-
-def tenant_names() -> list[str]:
-    return sorted(tenant.name for tenant in selectors.current_document().tenants)
 
 
 def create(request: HttpRequest) -> HttpResponse:

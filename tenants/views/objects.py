@@ -13,7 +13,7 @@ from tenants import selectors
 from tenants.core.diff import Kind, named
 from tenants.core.document import Document, Tenant
 from tenants.core.effective import origins
-from tenants.core.shown import words
+from tenants.core.shown import budget_text, words
 from tenants.errors import PolicyRefused
 from tenants.forms.sheet import Sheet
 from tenants.gate import View
@@ -138,7 +138,7 @@ def delete(kind: Kind) -> View:
             back=back,
             after=reverse("tenants") if kind == "tenant" else back.url,
             verb="Delete",
-            explanation=CONSEQUENCES[kind],
+            explanation=consequences(kind, name),
             danger=True,
         )
         return preview.run(request, asked)
@@ -146,13 +146,29 @@ def delete(kind: Kind) -> View:
     return view
 
 
+def consequences(kind: Kind, name: str) -> str:
+    """Keys are no part of the document, so no preview of it shows them."""
+    if kind not in ("tenant", "application"):
+        return CONSEQUENCES[kind]
+    tenant, _, application = name.partition("/")
+    inside = {"application__name": application} if application else {}
+    found = selectors.keys(tenant).filter(revoked_at=None, **inside)
+    number, bounded = found.count(), found.exclude(budgets=None).distinct().count()
+    keys = {0: "It has no keys.", 1: "Its key stops working at once."}.get(
+        number, f"Its {number:,} keys stop working at once."
+    )
+    if bounded:
+        keys += f" {bounded:,} of them {'has' if bounded == 1 else 'have'} budgets of their own."
+    return f"{keys} {CONSEQUENCES[kind]}"
+
+
 CONSEQUENCES: Mapping[Kind, str] = {
     "lane": "Requests that wait in it are refused. Tiers that name it must be changed first.",
     "tier": "Tenants of this tier must be moved first.",
     "pool": "Requests that wait for this model are refused; those that run finish.",
-    "tenant": "Its keys stop working at once, and what waits is refused. Usage records stay. "
+    "tenant": "What waits is refused. Usage records stay. "
     "Undoing this brings it back, keys included.",
-    "application": "Its keys stop working at once. Usage records stay.",
+    "application": "Usage records stay.",
 }
 
 
@@ -164,6 +180,9 @@ def inherited(document: Document, kind: Kind, name: str) -> dict[str, str]:
     tier = next(tier for tier in document.tiers if tier.name == tenant.tier)
     found: dict[str, str] = {}
     for field, (value, origin) in origins(tenant, tier).items():
+        if field.startswith("budgets.") and origin == "tier":
+            found[field.replace(".", "__", 1)] = budget_text(value)
+            continue
         if origin != "tenant" and field not in ("timezone", "enabled"):
             text = "unlimited" if value is None else words(value)
             found[field.replace(".", "__")] = f"{text}, from {origin}"

@@ -36,7 +36,6 @@ def users(request: HttpRequest) -> HttpResponse:
         "filtered": any(asked.values()),
         "roles": (*ROLES, "none"),
         "states": ("enabled", "disabled"),
-        "tenants": tenant_names(),
         "query": without_page(request),
         "editor": viewer(request).can("users.edit"),
     }
@@ -282,7 +281,7 @@ def tenant_names() -> list[str]:
 
 
 def with_tenants(form: Any) -> Any:
-    form.fill("tenant", tenant_names())
+    form.allow(tenant_names())
     return form
 
 

@@ -188,3 +188,18 @@ async def test_a_file_is_sent_while_it_is_made() -> None:
 def test_a_filter_that_cannot_be_read_makes_no_file(admin: Client) -> None:
     answer = admin.get("/audit/?since=soon&format=csv")
     assert "since is " in answer.content.decode()
+
+
+def test_a_tenants_page_leads_to_all_that_was_done_to_it_and_its_own(admin: Client) -> None:
+    services.edit_object("application", "acme/nightly", {"weight": 5}, actor=builders.ROOT)
+    key, _ = services.create_key("acme", actor=builders.ROOT)
+    services.create_key("globex", actor=builders.ROOT)
+    services.edit_object("tenant", "globex", {"weight": 5}, actor=builders.ROOT)
+    page = admin.get("/tenants/acme/").content.decode()
+    assert 'href="/audit/?tenant=acme"' in page
+    entries = admin.get("/audit/?tenant=acme").context["page"].object_list
+    about = {(each.kind, each.name) for each in entries}
+    assert about >= {("tenant", "acme"), ("application", "acme/nightly"), ("key", key.public_id)}
+    assert not any("globex" in f"{each.name} {each.new}" for each in entries)
+    told = admin.get("/api/v1/audit/?tenant=acme&limit=1000").json()["results"]
+    assert {(each["kind"], each["name"]) for each in told} == about

@@ -212,3 +212,24 @@ def test_a_base_that_is_no_revision_is_the_one_in_force(admin: Client, base: str
     sent = filled(admin.get("/tenants/acme/edit/"), step="preview", weight="3")
     answer = admin.post("/tenants/acme/edit/", sent | {"base": base})
     assert 'name="base" value="1"' in answer.content.decode()
+
+
+def test_the_form_of_a_tenant_shows_the_budgets_that_its_tier_gives_it(admin: Client) -> None:
+    page = admin.get("/tenants/acme/edit/").content.decode()
+    assert "Of the tier, unless one of the same name stands below" in page
+    assert "5,000,000 units per hour, then reject" in page
+    own = [{"name": "hourly", "kind": "sustained", "cost": 7, "period": "hour"}]
+    services.edit_object("tenant", "acme", {"budgets": own}, actor=builders.ROOT)
+    assert "5,000,000 units per hour" not in admin.get("/tenants/acme/edit/").content.decode()
+
+
+def test_deleting_a_tenant_says_how_many_keys_stop(admin: Client) -> None:
+    page = "/tenants/acme/delete/"
+    assert "It has no keys." in admin.get(page).content.decode()
+    cap = {"name": "cap", "kind": "burst", "cost": 5, "refill_per_second": 1}
+    services.create_key("acme", "support-bot", budgets=[cap], actor=builders.ROOT)
+    services.create_key("acme", actor=builders.ROOT)
+    text = admin.get(page).content.decode()
+    assert "Its 2 keys stop working at once. 1 of them has budgets of their own." in text
+    page = "/tenants/acme/applications/support-bot/delete/"
+    assert "Its key stops working at once." in admin.get(page).content.decode()

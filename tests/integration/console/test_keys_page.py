@@ -161,3 +161,21 @@ def test_how_long_an_old_secret_still_works_is_told(admin: Client) -> None:
     other, _ = services.create_key("acme", actor=builders.ROOT)
     told = admin.post(f"/keys/{other.public_id}/rotate/", {"grace_hours": ""}).content.decode()
     assert "refused from now on" in told
+
+
+def test_a_tenants_own_people_make_keys_up_to_a_bound_and_admins_past_it(
+    as_: Any, admin: Client, settings: Any
+) -> None:
+    settings.FAIRLANE_TENANT_KEYS = 2
+    alice, gone = as_("tenant-admin"), made()
+    services.revoke_key(gone.public_id, actor=builders.ROOT)
+    made()
+    assert alice.post("/new/key/", {"tenant": "acme", "name": "second"}).status_code == 200
+    assert ApiKey.objects.filter(name="second").exists()
+    page = alice.post("/new/key/", {"tenant": "acme", "name": "third"}).content.decode()
+    assert "acme has 2 keys that are not revoked; its own people may make up to 2" in page
+    answer = alice.post("/api/v1/keys/", {"tenant": "acme"}, "application/json")
+    assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "tenant")
+    assert ApiKey.objects.filter(revoked_at=None).count() == 2
+    answer = admin.post("/api/v1/keys/", {"tenant": "acme"}, "application/json")
+    assert answer.status_code == 201

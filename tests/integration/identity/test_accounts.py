@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.test import Client
 
 from tenants import services
 from tenants.models import AuditEntry
@@ -92,3 +94,16 @@ def test_nobody_who_is_not_there_is_changed(ada: Actor) -> None:
     for name in ("nobody", "BOB", "b\x00ob"):
         with pytest.raises(services.NotFound, match="no user"):
             services.set_enabled(name, False, actor=ada)
+
+
+def test_a_superuser_without_a_role_of_ours_is_signed_out_for_good_when_disabled(
+    people: Any, ada: Actor
+) -> None:
+    """As `createsuperuser` makes one: it has no membership until one is needed."""
+    root = get_user_model().objects.create_superuser("root", password="long enough 1 2 3")
+    browser = Client()
+    browser.force_login(root)
+    assert browser.get("/account/").status_code == 200
+    services.set_enabled("root", False, actor=ada)
+    services.set_enabled("root", True, actor=ada)
+    assert browser.get("/account/").status_code == 302

@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.test import Client
 
 from metering import alerts
 from metering.alerts import notices, services
@@ -19,28 +18,6 @@ from tests import builders
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 V1 = "/api/v1/alerts/"
 KINDS = ("endpoint_down", "throttle_rate", "queue_p95")
-
-
-@pytest.fixture
-def people(settings):
-    settings.PASSWORD_HASHERS = builders.FAST_HASHERS
-    builders.apply_policy()
-    return builders.cast()
-
-
-@pytest.fixture
-def as_(people):
-    def logged_in(role):
-        client = Client()
-        client.force_login(people[role])
-        return client
-
-    return logged_in
-
-
-@pytest.fixture
-def admin(as_):
-    return as_("admin")
 
 
 def raised(kind="endpoint_down", subject="engine <1>"):

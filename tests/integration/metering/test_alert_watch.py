@@ -80,7 +80,7 @@ def test_a_day_in_utc_and_an_hour_in_tokyo_are_their_own_windows():
     save(1_900_000.0, account=UMBRELLA, tenant="umbrella")
     watch(AT)
     assert opened() == [("budget_near", UMBRELLA)]
-    assert "30 Nov 00:00 UTC" in Alert.objects.get().message
+    assert "2026-11-30T00:00Z" in Alert.objects.get().message
 
 
 # --- throttling and queue time ------------------------------------------------------------------

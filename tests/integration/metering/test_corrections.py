@@ -8,7 +8,6 @@ from threading import Barrier
 
 import pytest
 from django.db import connection
-from django.test import Client
 
 from metering.corrections import correct
 from metering.models import BudgetWindow, Correction
@@ -18,28 +17,6 @@ from tests.integration.metering.ledger import ACME, UMBRELLA, differences, save
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 ADDRESS, PAGE = "/api/v1/usage/corrections/", "/new/correction/"
-
-
-@pytest.fixture
-def people(settings):
-    settings.PASSWORD_HASHERS = builders.FAST_HASHERS
-    builders.apply_policy()
-    return builders.cast()
-
-
-@pytest.fixture
-def as_(people):
-    def logged_in(role):
-        client = Client()
-        client.force_login(people[role])
-        return client
-
-    return logged_in
-
-
-@pytest.fixture
-def admin(as_):
-    return as_("admin")
 
 
 def order(**fields):

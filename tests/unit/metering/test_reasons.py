@@ -28,8 +28,8 @@ def test_each_limit_and_each_way_out_of_the_queue_has_its_words(reason: str) -> 
     ("account", "text"),
     [
         ("tenant:acme/hourly", "Budget hourly of the tenant was used up"),
-        ("application:acme/bot/daily", "Budget daily of the application was used up"),
-        ("key:abcdefghijkm/own", "Budget own of the key was used up"),
+        ("application:acme/bot/daily", "Budget daily of application bot was used up"),
+        ("key:abcdefghijkm/own", "Budget own of key fl_abcdefghijkm was used up"),
     ],
 )
 def test_a_budget_is_named_with_whose_it_is(account: str, text: str) -> None:

@@ -211,3 +211,13 @@ def test_any_change_is_looked_at_without_a_fault(one: object, other: object) -> 
     old, new = validate(one), validate(other)
     assert warnings(old, old, BUSY) == []
     assert all(each.message.endswith(".") for each in warnings(old, new, BUSY))
+
+
+def test_endpoints_that_no_gateway_has_reached_are_told_when_none_else_is_left() -> None:
+    """As after a rollback to a revision of when engines had other ports."""
+    moved = POLICY.replace(":9101/", ":9201/").replace(":9102/", ":9202/")
+    found = [str(each) for each in warnings(OLD, read(moved), BUSY)]
+    assert any("No gateway has ever reached an endpoint that demo-chat" in each for each in found)
+    assert any("http://127.0.0.1:9201/v1, http://127.0.0.1:9202/v1" in each for each in found)
+    one = [str(each) for each in warnings(OLD, read(POLICY.replace(":9102/", ":9202/")), BUSY)]
+    assert not any("ever reached" in each for each in one)
