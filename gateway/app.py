@@ -29,6 +29,7 @@ JSON = (b"content-type", b"application/json")
 TEXT = (b"content-type", b"text/plain; charset=utf-8")
 CALLS: dict[str, Kind] = {route.path: kind for kind, route in ROUTES.items()}
 MODELS = "/v1/models"
+SERVED = f"Served are: {', '.join([*CALLS, MODELS])}."
 PROBES = ("/healthz", "/readyz", "/metrics")
 OURS = frozenset({"v1", "tokenize", "detokenize"})  # first parts of paths, in any case
 
@@ -87,7 +88,7 @@ class GatewayApp:
             elif path in CALLS and method != "POST":
                 await wrong_method(exchange, method, path, b"POST")
             else:
-                raise ApiError(voice_of(path).no_path, f"There is no {path} here.")
+                raise ApiError(voice_of(path).no_path, f"There is no {path} here. {SERVED}")
         except ApiError as error:
             status = 404 if error.outcome is Outcome.INVALID_REQUEST else error.status
             headers = [JSON, *errors.headers(error)]

@@ -7,6 +7,7 @@ stand in it: either may be a prompt.
 from __future__ import annotations
 
 import time
+
 import structlog
 
 from gateway.run import Run

@@ -1,7 +1,8 @@
 """Which headers cross the gateway, and what ours mean. Raw ASGI lists in, raw lists out.
 
 1. Both ways only what is listed passes: hop-by-hop headers, credentials, cookies, forwarded-for,
-   identity and priority headers of callers, and an engine's own limits never do (case R32).
+   identity and priority headers of callers, and an engine's own limits never do (case R32). Nor
+   does what `Connection` names, which is for one hop only (RFC 9110, section 7.6.1).
 2. The request id is the gateway's, or that of a proxy which the operator named (`gateway.peers`);
    never a caller's.
 3. A header that policy reads and that is given twice with two values is refused, not picked from.
@@ -51,6 +52,7 @@ _REQUESTS, _TOKENS = (
     tuple(b"x-ratelimit-%b-%b" % (part, unit) for part in (b"limit", b"remaining", b"reset"))
     for unit in (b"requests", b"tokens")
 )
+_USUAL = (b"keep-alive", b"close")  # a Connection that names no header
 MAX_KEY_BYTES = 512
 _LANE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
@@ -74,6 +76,7 @@ def read(raw: Iterable[Header]) -> Asked:
     passed: list[Header] = []
     found: dict[bytes, bytes] = {}
     keys: set[bytes] = set()
+    hop: set[bytes] = set()
     for name, value in raw:
         if name in _TO_ENGINE:
             passed.append((name, value))
@@ -82,11 +85,13 @@ def read(raw: Iterable[Header]) -> Asked:
                 keys.add(_secret(name, value.strip()))
             elif found.setdefault(name, value) != value:
                 raise invalid(f"{name.decode()} is given twice", name.decode())
+        elif name == b"connection" and value.lower() not in _USUAL:
+            hop |= _names(value)
     return Asked(
         _one_key(keys),
         _plain(found, b"x-fairlane-lane", _LANE),
         _plain(found, b"x-fairlane-interaction", _ID),
-        passed,
+        [header for header in passed if header[0] not in hop] if hop else passed,
     )
 
 
@@ -109,7 +114,15 @@ def to_engine(asked: Asked, request_id: str, policy: Iterable[Header] = ()) -> l
 
 def to_caller(raw: Iterable[Header]) -> list[Header]:
     """What of an engine's answer passes; the framing and our own headers are the gateway's."""
-    return [(name, value) for key, value in raw if (name := key.lower()) in _TO_CALLER]
+    passed: list[Header] = []
+    hop: set[bytes] = set()
+    for key, value in raw:
+        name = key.lower()
+        if name in _TO_CALLER:
+            passed.append((name, value))
+        elif name == b"connection" and value.lower() not in _USUAL:
+            hop |= _names(value)
+    return [header for header in passed if header[0] not in hop] if hop else passed
 
 
 def ratelimit_headers(rates: RateState) -> list[Header]:
@@ -142,6 +155,10 @@ def _limit(
         return []
     values = (b"%d" % limit, b"%d" % max(0, left or 0), duration(reset_s))
     return list(zip(names, values, strict=True))
+
+
+def _names(connection: bytes) -> set[bytes]:
+    return {name.strip().lower() for name in connection.split(b",")}
 
 
 def _secret(name: bytes, value: bytes) -> bytes:

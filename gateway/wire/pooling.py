@@ -72,6 +72,12 @@ def texts_of_tokenize(body: Body) -> list[str]:
 
 def _pairs(body: Body, left: str, right: str) -> Prompt:
     one, other = _side(body.get(left), left), _side(body.get(right), right)
+    if one.prompts not in (1, other.prompts):
+        raise invalid(
+            f"{left} holds {one.prompts} and {right} {other.prompts}; {left} takes one, or as many "
+            f"as {right}",
+            left,
+        )
     times = other.prompts if one.prompts == 1 else 1
     return Prompt(
         text_bytes=one.text_bytes * times + other.text_bytes,

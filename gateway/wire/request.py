@@ -24,6 +24,8 @@ from gateway.wire.routes import ROUTES, Form, Kind, Route
 
 EngineRequest = tuple[bytes, list[tuple[bytes, bytes]]]
 
+# llm-d's router, and what it was called before: an older one knows only the second.
+FLOW_PREFIXES = (b"x-llm-d-inference-", b"x-gateway-inference-")
 MAX_MODEL_CHARS = 256
 MAX_CHOICES = 128
 MAX_BRACKETS = 500_000  # objects and lists; those in texts count too, which code is full of
@@ -145,11 +147,13 @@ def _headers(
         return [(b"x-vllm-priority", b"%d" % engine_priority(dialect, priority))]
     if not dialect.flow_headers:
         return []
-    flow = (
-        (b"x-llm-d-inference-fairness-id", tenant),
-        (b"x-llm-d-inference-objective", lane),
-    )
-    return [(name, quote(value).encode()) for name, value in flow if value]
+    flow = ((b"fairness-id", tenant), (b"objective", lane))
+    return [
+        (prefix + name, quote(value).encode())
+        for prefix in FLOW_PREFIXES
+        for name, value in flow
+        if value
+    ]
 
 
 def _usage_options(call: ParsedCall, dialect: Dialect) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.app import CALLS, PROBES, GatewayApp, is_ours
+from gateway.app import CALLS, PROBES, SERVED, GatewayApp, is_ours
 from gateway.exchange import Message
 from tests.unit.gateway.cast import SECRET, A
 from tests.unit.gateway.world import ASKED, World
@@ -161,7 +161,7 @@ async def test_what_is_not_there_below_messages_is_told_in_anthropics_shape(path
     assert (answer.status, answer.json["type"]) == (404, "error")
     assert answer.json["error"] == {
         "type": "not_found_error",
-        "message": f"There is no {path} here.",
+        "message": f"There is no {path} here. {SERVED}",
     }
     wrong = await ask("/v1/messages")
     assert (wrong.status, wrong.json["error"]["type"]) == (405, "invalid_request_error")

@@ -103,6 +103,8 @@ ENGINES: dict[EngineKind, Engine] = {
         headers={
             "x-llm-d-inference-fairness-id": "alice",
             "x-llm-d-inference-objective": "standard",
+            "x-gateway-inference-fairness-id": "alice",
+            "x-gateway-inference-objective": "standard",
         },
         options=BOTH,
         frames=RUNNING,

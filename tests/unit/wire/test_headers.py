@@ -131,6 +131,18 @@ def test_a_lane_given_twice_must_agree() -> None:
     assert read([KEY, (lane, b"a"), (lane, b"a")]).lane == "a"
 
 
+def test_what_connection_names_goes_one_hop_only() -> None:
+    passing = [(b"traceparent", b"00-1"), (b"accept", b"*/*")]
+    for connection in (b"keep-alive, TraceParent", b"traceparent", b"x, traceparent ,close"):
+        asked = read([KEY, *passing, (b"connection", connection)])
+        assert asked.to_engine == [(b"accept", b"*/*")]
+    for connection in (b"keep-alive", b"Close", b""):
+        assert read([KEY, *passing, (b"connection", connection)]).to_engine == passing
+    told = [(b"Content-Type", b"a/b"), (b"Retry-After", b"5")]
+    assert to_caller([*told, (b"Connection", b"Retry-After")]) == [(b"content-type", b"a/b")]
+    assert len(to_caller([*told, (b"Connection", b"keep-alive")])) == 2
+
+
 names = st.sampled_from(
     [b"authorization", b"x-api-key", b"x-fairlane-lane", b"x-fairlane-interaction", b"x-request-id"]
 )

@@ -78,6 +78,8 @@ def test_a_query_counts_as_often_as_it_is_read() -> None:
         ("rerank", {"query": "a", "documents": [{"content": [5]}]}, "documents"),
         ("score", {"text_1": "a"}, "text_1"),
         ("score", {"text_1": "a", "text_2": 5}, "text_2"),
+        ("score", {"text_1": ["a", "b"], "text_2": ["a", "b", "c"]}, "text_1"),
+        ("score", {"queries": ["a", "b"], "documents": "a"}, "queries"),
         ("tokenize", {}, "prompt"),
         ("tokenize", {"prompt": 5}, "prompt"),
         ("tokenize", {"messages": []}, "messages"),
