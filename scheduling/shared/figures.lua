@@ -9,6 +9,14 @@ do
     return share.queued > 0 and not (account.limit and account.running >= account.limit)
   end
 
+  -- Of a tenant that has nothing here: by the policy.
+  local function weight(tenant)
+    local account = S.account(tenant)
+    if account then return account.weight end
+    local policy = redis.call("HGET", S.call.realm .. "tenants", tenant)
+    return policy and cmsgpack.unpack(policy)[1] or 1
+  end
+
   local function largest(shares)
     if #shares > MOST_TENANTS then
       table.sort(shares, function(a, b) return a.queued + a.running > b.queued + b.running end)
@@ -16,17 +24,23 @@ do
     return shares
   end
 
+  -- The flow whose head came first: one of the share's, or `oldest`.
+  local function older(share, oldest)
+    for _, flow in ipairs(share.flows) do
+      if flow.head and (not oldest or flow.head_seq < oldest.head_seq) then oldest = flow end
+    end
+    return oldest
+  end
+
   local function lane_figures(lane, least_weight)
     local all, weights, sum, oldest = {}, 0, 0, nil
     for _, share in pairs(S.all_shares(lane)) do
       if share then
         all[#all + 1] = share
-        local account = S.account(share.tenant)
-        share.weight = account and account.weight or 1
+        share.weight = weight(share.tenant)
         if share.queued > 0 then
           least_weight = math.min(least_weight or share.weight, share.weight)
-          local head = S.least(share)
-          if not oldest or head.head_seq < oldest.head_seq then oldest = head end
+          oldest = older(share, oldest)
           if competing(share) then
             weights, sum = weights + share.weight, sum + share.weight * share.v
           end
