@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import re
 import signal
 import socket
@@ -17,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psutil
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 60.0
+PATIENCE_S = 120.0  # it costs nothing but where a test fails; processes start slowly side by side
 
 
 def until(true: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
@@ -36,15 +38,48 @@ def until(true: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) ->
 
 
 def free_port() -> int:
+    """A port that stays this process's: no other test is given it, nor does the kernel give it to
+    a connection, however long its server takes to start."""
+    first = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10_000, first if first > 12_000 else 60_000)
+        if _is_ours(port) and _is_free(port):
+            return port
+
+
+def _is_ours(port: int) -> bool:
+    """The name of a socket that is no file is this process's until it ends."""
+    mine = socket.socket(socket.AF_UNIX)
+    try:
+        mine.bind(f"\0fairlane-test-port-{port}")
+    except OSError:
+        mine.close()
+        return False
+    mine.detach()
+    return True
+
+
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def alive(process: psutil.Process) -> bool:
+    """Not once it has ended, whether or not anybody has taken note of its end."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def answers(url: str, key: str = "") -> bool:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return httpx.get(url, headers=headers, timeout=2).status_code == 200
+        return httpx.get(url, headers=headers, timeout=20).status_code == 200
     except httpx.TransportError:
         return False
 
@@ -58,6 +93,7 @@ class Stack:
     port: int = 0
     serving: subprocess.Popen[bytes] | None = None
     redis_url: str = ""
+    settings: dict[str, str] = field(default_factory=dict)  # beside those of `env`
 
     @property
     def url(self) -> str:
@@ -66,7 +102,8 @@ class Stack:
     @property
     def env(self) -> dict[str, str]:
         own = {"FAIRLANE_DATA_DIR": str(self.folder), "SECRET_KEY": "only-for-tests"}
-        return {**os.environ, **own, "DATABASE_URL": "", "REDIS_URL": self.redis_url}
+        given = {"DATABASE_URL": "", "REDIS_URL": self.redis_url, **self.settings}
+        return {**os.environ, **own, **given}
 
     def manage(self, *arguments: str, give: str | None = None, fails: bool = False) -> str:
         done = subprocess.run(
@@ -95,16 +132,11 @@ class Stack:
     def records(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in self.manage("usage", "export").splitlines()]
 
-    def live(self, token: str) -> list[dict[str, Any]]:
-        headers = {"Authorization": f"Token {token}"}
-        found: list[dict[str, Any]] = httpx.get(f"{self.url}/api/v1/live/", headers=headers).json()
-        return found
-
-    def start(self) -> None:
+    def start(self, *options: str) -> None:
         self.port = self.port or free_port()
         log = (self.folder / "serve.log").open("ab")
         self.serving = subprocess.Popen(
-            [sys.executable, "manage.py", "serve", "--port", str(self.port)],
+            [sys.executable, "manage.py", "serve", "--port", str(self.port), *options],
             cwd=ROOT,
             env=self.env,
             stdout=log,
@@ -122,6 +154,11 @@ class Stack:
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.serving is not None
         self.serving.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait for the end of what was told to stop; its exit status."""
+        assert self.serving is not None
         status = self.serving.wait(PATIENCE_S)
         self.serving = None
         return status

@@ -9,7 +9,7 @@ import httpx
 import openai
 import pytest
 
-from tests.acceptance.stack import Stack, until
+from tests.acceptance.stack import PATIENCE_S, Stack, until
 
 HELLO = [{"role": "user", "content": "Hello there"}]
 WEATHER = {
@@ -189,6 +189,7 @@ def test_a_body_that_is_no_json_is_a_bad_request(served: Stack) -> None:
         f"{served.url}/v1/chat/completions",
         content=b"{nonsense",
         headers={"Authorization": f"Bearer {served.key('acme')}"},
+        timeout=PATIENCE_S,
     )
     assert answer.status_code == 400
     assert answer.json()["error"]["code"] == "invalid_request"
@@ -196,7 +197,7 @@ def test_a_body_that_is_no_json_is_a_bad_request(served: Stack) -> None:
 
 @pytest.mark.parametrize("path", ["/v1/nothing", "/v1//chat/completions", "/v1/chat/completions/"])
 def test_an_unknown_path_reaches_no_engine(served: Stack, path: str) -> None:
-    answer = httpx.post(f"{served.url}{path}", json={"model": "demo-chat"})
+    answer = httpx.post(f"{served.url}{path}", json={"model": "demo-chat"}, timeout=PATIENCE_S)
     assert answer.status_code == 404
     assert answer.json()["error"]["message"]
 

@@ -13,7 +13,7 @@ import httpx
 import psutil
 import pytest
 
-from tests.acceptance.stack import PATIENCE_S, ROOT, free_port, until
+from tests.acceptance.stack import PATIENCE_S, ROOT, alive, free_port, until
 
 
 def test_what_it_prints_works_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
@@ -46,7 +46,8 @@ def test_what_it_prints_works_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
             timeout=PATIENCE_S,
         )
         assert answer.status_code == 200, answer.text
-        live = httpx.get(f"{base}/api/v1/live/", headers={"Authorization": f"Token {token[1]}"})
+        headers = {"Authorization": f"Token {token[1]}"}
+        live = httpx.get(f"{base}/api/v1/live/", headers=headers, timeout=PATIENCE_S)
         assert live.status_code == 200, live.text
         second = subprocess.run(
             [sys.executable, "-m", "fairlane.quickstart"],
@@ -59,11 +60,12 @@ def test_what_it_prints_works_and_ctrl_c_ends_all_of_it(tmp_path: Path) -> None:
         )
         assert second.returncode == 1
         assert f"another `make run` works on {tmp_path}" in second.stderr
-        family = psutil.Process(running.pid).children(recursive=True)
-        assert len(family) >= 4  # two engines, serve, worker
+        whole = psutil.Process(running.pid)
+        until(lambda: len(whole.children(recursive=True)) >= 4, "two engines, serve, worker")
+        family = whole.children(recursive=True)
         os.killpg(running.pid, signal.SIGINT)
         assert running.wait(PATIENCE_S) == 0
-        until(lambda: not any(p.is_running() for p in family), "every process has ended")
+        until(lambda: not any(map(alive, family)), "every process has ended")
     finally:
         if running.poll() is None:
             os.killpg(running.pid, signal.SIGKILL)

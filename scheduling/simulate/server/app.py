@@ -106,6 +106,7 @@ class App:
             ScriptError: a word is wrong; nothing has changed then.
         """
         self._script, self._script_left = faults.parse(words), times if times is not None else -1
+        self.generate.another_script()
 
     def _key_fits(self, headers: dict[str, str]) -> bool:
         key = self.options.api_key

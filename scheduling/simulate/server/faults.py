@@ -10,6 +10,7 @@
 | cut@N | closes the connection after N chunks with content (or half-way in an unstreamed answer) |
 | error@N | after N chunks an error event inside the stream, then the end |
 | hang, hang@N | never answers, or says nothing more after N chunks |
+| wait, wait@N | says nothing before its answer, or after N chunks, until another script is set |
 | status=N | answers with this status and an error |
 | retry-after=N | puts this header on it, seconds |
 | strict | refuses fields that are not OpenAI's, as some engines do |
@@ -43,6 +44,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     cut_after: int | None = None
     error_after: int | None = None
     hang_after: int | None = None
+    wait_after: int | None = None
     status: int | None = None
     retry_after: int | None = None
     strict: bool = False
@@ -50,7 +52,7 @@ class Script(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def paced(self) -> bool:
         """Chunks must leave one by one, because something happens between them."""
-        stops = (self.cut_after, self.error_after, self.hang_after)
+        stops = (self.cut_after, self.error_after, self.hang_after, self.wait_after)
         return self.gap_s > 0 or any(stop is not None for stop in stops)
 
 
@@ -90,6 +92,7 @@ VALUES: dict[str, tuple[str, Callable[[str], Any]]] = {
     "cut": ("cut_after", _count),
     "error": ("error_after", _count),
     "hang": ("hang_after", _count),
+    "wait": ("wait_after", _count),
     "status": ("status", _status),
     "retry-after": ("retry_after", _count),
 }
@@ -97,6 +100,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     "nousage": {"usage": False},
     "usage-every-chunk": {"usage_every_chunk": True},
     "hang": {"hang_after": 0},
+    "wait": {"wait_after": 0},
     "retry-after": {"retry_after": 1},
     "strict": {"strict": True},
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from scheduling.simulate.server import http, messages, pooling, responses, wire
@@ -93,6 +93,12 @@ class Generate:
     metrics: Metrics
     max_queued: int | None
     open: int = 0  # calls being served
+    released: asyncio.Event = field(default_factory=asyncio.Event)  # once another script is set
+
+    def another_script(self) -> None:
+        """Whoever waits by a script of before goes on."""
+        self.released.set()
+        self.released = asyncio.Event()
 
     async def serve(
         self,
@@ -138,6 +144,7 @@ class Generate:
         send: http.Send,
         calls: list[Call],
     ) -> None:
+        released = self.released
         if script.hold_s:
             await asyncio.sleep(script.hold_s)
         try:
@@ -150,9 +157,11 @@ class Generate:
         calls.append(call)
         if script.hang_after == 0 or (script.hang_after is not None and not call.streams):
             await asyncio.Event().wait()
+        if script.wait_after == 0 or (script.wait_after is not None and not call.streams):
+            await released.wait()
         received.status = 200
         if call.streams and route.frames is not None:
-            await self._stream(route, asked, call, received, send)
+            await self._stream(route, asked, call, received, send, released)
         else:
             await self._whole(route, asked, call, received, send)
 
@@ -209,7 +218,13 @@ class Generate:
         await http.respond(send, 200, body)
 
     async def _stream(
-        self, route: Route, asked: wire.Common, call: Call, received: Received, send: http.Send
+        self,
+        route: Route,
+        asked: wire.Common,
+        call: Call,
+        received: Received,
+        send: http.Send,
+        released: asyncio.Event,
     ) -> None:
         options = asked.stream_options or wire.StreamOptions()
         script = call.script
@@ -217,7 +232,7 @@ class Generate:
         last = bool(options.include_usage) or each
         running = last and (bool(options.continuous_usage_stats) or each) and script.usage
         assert route.frames is not None
-        stream = _Stream(route.frames(call, running), call, received, send)
+        stream = _Stream(route.frames(call, running), call, received, send, released)
         await http.start(send, 200, b"text/event-stream; charset=utf-8")
         await stream.tokens()
         ending = stream.frames.closing(last and script.usage).encode()
@@ -230,6 +245,7 @@ class _Stream:
     call: Call
     received: Received
     send: http.Send
+    released: asyncio.Event
 
     async def tokens(self) -> None:
         """All that the engine gave for this call in one turn of the loop is one write."""
@@ -264,6 +280,8 @@ class _Stream:
         script = self.call.script
         if script.hang_after is not None and chunks >= script.hang_after:
             await asyncio.Event().wait()
+        if script.wait_after is not None and chunks >= script.wait_after:
+            await self.released.wait()
         if script.error_after is not None and chunks >= script.error_after:
             error = self.frames.error("simulated failure").encode()
             await self.send({"type": "http.response.body", "body": error})

@@ -17,9 +17,10 @@ def product(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 
 @pytest.fixture
 def rig(product: Rig) -> Iterator[Rig]:
-    """The product with engines that behave, until a test says otherwise."""
+    """The product with idle engines that behave, until a test says otherwise."""
     for engine in product.engines:
         engine.script()
+    product.idle()
     yield product
     for engine in product.engines:
         engine.script()

@@ -13,9 +13,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import httpx
 import yaml
@@ -23,8 +25,14 @@ import yaml
 from tests.acceptance.gateway.caller import Answer, Caller
 from tests.acceptance.stack import PATIENCE_S, ROOT, Stack, engine, until
 
-MODELS = ("chat", "two", "pair", "plain", "hasty")
-FRESH = tuple(f"fresh-{number}" for number in range(60))  # for pools that a test makes
+MODELS = ("chat", "two", "pair", "plain")
+# Zones without summer time: wherever the clock stands, one of them is far from its next hour and
+# its next midnight, with which weeks and months begin as well.
+ZONES = (
+    *("UTC", "Asia/Tokyo", "America/Phoenix"),
+    *("Asia/Kolkata", "Australia/Darwin", "Pacific/Marquesas"),  # half an hour beside UTC's hours
+)
+FRESH = tuple(f"fresh-{number}" for number in range(150))  # for pools that a test makes
 LANES = [
     {"name": "urgent", "rank": 0, "engine_priority": 1, "reserved_share": 0.3},
     {"name": "normal", "rank": 1, "engine_priority": 11, "reserved_share": 0.2},
@@ -71,15 +79,20 @@ def policy(urls: list[str]) -> dict[str, Any]:
             pool("two", first, 2),
             pool("pair", urls, 32),
             pool("plain", first, 64, engine="openai"),
-            pool(
-                "hasty",
-                first,
-                8,
-                timeouts={"connect": 1, "first_token": 0.4, "idle": 0.4, "total": 3},
-            ),
         ],
         "tenants": [],
     }
+
+
+def calm_zone() -> str:
+    """A zone in which no budget's window turns while a test runs."""
+
+    def left_s(zone: str) -> float:
+        there = datetime.now(ZoneInfo(zone))
+        hour = 3600 - 60 * there.minute - there.second
+        return min(hour, 3600 * (23 - there.hour) + hour - 1800)
+
+    return max(ZONES, key=left_s)
 
 
 class SimulatedEngine:
@@ -145,10 +158,13 @@ class Rig:
         return model
 
     def tenant(self, application: dict[str, Any] | None = None, **fields: Any) -> Caller:
-        """A new tenant of the open tier, or as `fields` say, with a key that is in force."""
+        """A new tenant of the open tier, or as `fields` say, with a key that is in force. Its
+        budgets' windows do not turn under a test."""
         name = f"t{next(self._numbers)}"
         model = fields.pop("model", "chat")
-        self.ask("POST", "/tenants/", {"name": name, "tier": "open", **fields})
+        self.ask(
+            "POST", "/tenants/", {"name": name, "tier": "open", "timezone": calm_zone(), **fields}
+        )
         if application is not None:
             self.ask("POST", "/applications/", {"tenant": name, **application})
         return self.key(name, application["name"] if application else None, model)
@@ -205,6 +221,11 @@ class Rig:
         sample: dict[str, Any] = json.loads(found[0]["state"])
         return sample
 
+    def samples(self) -> list[dict[str, Any]]:
+        """Those of the last minute, the oldest first."""
+        last = "SELECT state FROM metering_gatewaysample ORDER BY id DESC LIMIT 60"
+        return [json.loads(row["state"]) for row in select(self.stack.folder, last)][::-1]
+
     def use(self, tenant: str) -> dict[str, Any]:
         """Running, queued and budgets of a tenant in the latest sample."""
         idle = {"running": 0, "queued": 0, "budgets": []}
@@ -214,11 +235,19 @@ class Rig:
     def budgets(self, tenant: str) -> dict[str, dict[str, Any]]:
         return {budget["account"]: budget for budget in self.use(tenant)["budgets"]}
 
+    def gauge(self, name: str, tenant: str) -> float:
+        """Of this moment: a sample may be from before what a test has just done."""
+        return self.metric(f'fairlane_tenant_{name}{{tenant="{tenant}"}}')
+
     def queued(self, tenant: str, count: int) -> None:
-        until(lambda: self.use(tenant)["queued"] == count, f"{count} of {tenant} wait")
+        until(lambda: self.gauge("queued", tenant) == count, f"{count} of {tenant} wait")
 
     def running(self, tenant: str, count: int) -> None:
-        until(lambda: self.use(tenant)["running"] == count, f"{count} of {tenant} run")
+        until(lambda: self.gauge("running", tenant) == count, f"{count} of {tenant} run")
+
+    def idle(self) -> None:
+        """Wait until no engine works any more for what was hung up."""
+        until(lambda: not any(engine.load() for engine in self.engines), "the engines are idle")
 
     def rows(self, tenant: str) -> list[dict[str, Any]]:
         """The tenant's usage records so far, in the order of their arrival."""
@@ -281,7 +310,7 @@ def rig(folder: Path, engines: int) -> Iterator[Rig]:
         urls = []
         for _ in range(engines):
             urls.append(stopping.enter_context(many_models(folder)))
-        made = Stack(folder, urls)
+        made = Stack(folder, urls, settings={"FAIRLANE_LOG": "json", "FAIRLANE_LOG_CALLS": "all"})
         token = prepare(made, policy(urls))
         made.start()
         ends = [stopping.enter_context(closing(SimulatedEngine(url))) for url in urls]

@@ -162,7 +162,7 @@ def test_every_endpoint_moves_the_same_limit_and_has_its_row(rig: Rig) -> None:
 
 def test_a_caller_that_leaves_a_message_pays_what_it_got(rig: Rig) -> None:
     alice = rig.tenant(limits={"max_running": 1, "max_queued": 0})
-    rig.engine.script("in=9,out=500,gap=5ms")
+    rig.engine.script("in=9,out=500,hang@20")
     call = alice.start(MESSAGES, **BODIES[MESSAGES], stream=True)
     call.read_events(4)
     call.hang_up()

@@ -10,14 +10,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
 from tests.acceptance.gateway.caller import Answer, Caller
-from tests.acceptance.gateway.rig import Rig
+from tests.acceptance.gateway.rig import Rig, SimulatedEngine
 from tests.acceptance.stack import PATIENCE_S, ROOT, answers, free_port, until
 
 
@@ -49,14 +49,18 @@ def test_an_endpoint_that_fails_every_request_is_left_though_its_checks_succeed(
     assert {rig.record(answer)["endpoint"] for answer in answers} == {second.url}
     assert sum(len(first.seen(answer.id)) for answer in answers) == 5
 
-    def endpoint() -> Any:
-        """As the newest sample tells; one from before the pool was made does not know it."""
-        pool = rig.live()["pools"].get(model)
-        return pool["endpoints"][first.url] if pool else {}
+    def told() -> list[dict[str, Any]]:
+        """By each sample that knows the pool, the oldest first."""
+        pools = [sample["pools"].get(model) for sample in rig.samples()]
+        return [pool["endpoints"][first.url] for pool in pools if pool]
 
-    until(lambda: endpoint().get("available") is False, "the endpoint is out")
+    def endpoint() -> Any:
+        return told()[-1]
+
+    until(lambda: any(not each["available"] for each in told()), "the endpoint was out")
     first.script()
-    until(lambda: endpoint().get("available"), "it is back")
+    until(lambda: endpoint()["available"], "it is back")
+    until(lambda: endpoint()["fingerprint"], "it has told of itself")
     known = endpoint()
     assert known["simulated"] is True
     assert known["version"].endswith("+simulated")
@@ -217,19 +221,23 @@ def test_a_stream_that_breaks_before_its_first_token_is_an_http_error(rig: Rig) 
 
 
 @pytest.mark.parametrize(
-    ("words", "stream", "started"),
+    ("limit", "seconds", "words", "stream", "started"),
     [
-        ("hang", True, False),  # past first_token
-        ("hang", False, False),  # past total
-        ("hold=60s", True, False),
-        ("out=50,hang@5", True, True),  # past idle
-        ("out=5000,gap=20ms", True, True),  # past total
+        ("first_token", 0.4, "hang", True, False),
+        ("first_token", 0.4, "hold=600s", True, False),
+        ("total", 0.4, "hang", False, False),
+        ("idle", 0.4, "out=50,hang@5", True, True),
+        ("total", 3, "out=5000,gap=20ms", True, True),
     ],
 )
-def test_each_time_limit_ends_a_call(rig: Rig, words: str, stream: bool, started: bool) -> None:
+def test_each_time_limit_ends_a_call(
+    rig: Rig, limit: str, seconds: float, words: str, stream: bool, started: bool
+) -> None:
+    others = {"first_token": 300, "idle": 300, "total": 600}
+    model = rig.pool(timeouts={**others, limit: seconds})
     alice = rig.tenant(limits={"max_running": 1})
     rig.engine.script(words)
-    answer = alice.chat(model="hasty", stream=stream)
+    answer = alice.chat(model=model, stream=stream)
     assert answer.status == (200 if started else 504)
     assert answer.code == "engine_timeout"
     assert b"[DONE]" not in answer.body
@@ -257,13 +265,20 @@ def killable(port: int, model: str) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(PATIENCE_S)
 
 
+def hangs(port: int) -> None:
+    """The next call of this engine does not end by itself."""
+    with closing(SimulatedEngine(f"http://127.0.0.1:{port}/v1")) as engine:
+        engine.script("out=50,hang@9", times=1)
+
+
 def test_an_engine_that_dies_takes_its_streams_along_and_comes_back_by_itself(rig: Rig) -> None:
     port = free_port()
     model = rig.pool(endpoints=[{"url": f"http://127.0.0.1:{port}/v1"}])
     alice = rig.tenant(model=model, limits={"max_running": 2})
     with killable(port, model) as process:
         until(lambda: alice.chat().status == 200, "the endpoint is in service")
-        stream = alice.start(stream=True, max_tokens=20_000, ignore_eos=True)
+        hangs(port)
+        stream = alice.start(stream=True)
         stream.read_events(5)
         process.kill()
         broken = stream.answer()
@@ -289,7 +304,8 @@ def test_who_waits_for_an_engine_that_dies_is_answered(rig: Rig) -> None:
     with killable(port, model) as process:
         alice = rig.tenant(model=model)
         until(lambda: alice.chat().status == 200, "the endpoint is in service")
-        running: Any = alice.start(stream=True, max_tokens=20_000, ignore_eos=True)
+        hangs(port)
+        running = alice.start(stream=True)
         running.read_events(2)
         waiting = alice.start(headers={"X-Fairlane-Lane": "urgent"})
         rig.queued(alice.tenant, 1)

@@ -21,7 +21,7 @@ def test_fifty_broken_streams_leave_the_one_slot_free(rig: Rig) -> None:
         call.hang_up(reset=turn % 2 == 1)
         assert alice.chat().status == 200
     rig.running(alice.tenant, 0)
-    assert rig.engine.load() == 0
+    rig.idle()
     ends = [row["finish_reason"] for row in rig.records(alice.tenant, 100)]
     assert ends.count("cancelled") == 50
 
@@ -30,7 +30,7 @@ def test_fifty_broken_streams_leave_the_one_slot_free(rig: Rig) -> None:
 def test_what_was_delivered_before_the_hang_up_is_billed(rig: Rig, model: str) -> None:
     """D02, R04: an engine that tells its usage as it goes, and one that tells it at the end."""
     alice = rig.tenant()
-    rig.engine.script("in=30,out=400,gap=4ms")
+    rig.engine.script("in=30,out=400,hang@60")
     call = alice.start(model=model, stream=True, max_tokens=400)
     call.read_events(42)  # the first has the role, and maybe a token
     call.hang_up()
@@ -92,7 +92,7 @@ def test_hang_ups_at_any_moment_leave_nothing_behind(rig: Rig) -> None:
     rig.running(alice.tenant, 0)
     rig.queued(alice.tenant, 0)
     rig.records(alice.tenant, 60)
-    assert rig.engine.load() == 0
+    rig.idle()
 
 
 def test_a_caller_that_leaves_while_it_still_sends_is_a_cancelled_call(rig: Rig) -> None:
@@ -116,9 +116,10 @@ def test_a_slow_reader_gets_all_of_its_answer_and_holds_up_nobody(rig: Rig) -> N
 
 def test_a_caller_that_never_reads_does_not_keep_its_slot(rig: Rig) -> None:
     """The pool's total time bounds the caller's slowness too."""
+    model = rig.pool(timeouts={"total": 3})
     alice = rig.tenant(limits={"max_running": 1})
     rig.engine.script("out=1000", times=1)
-    stuck = alice.start(model="hasty", stream=True, n=16, receive_buffer=4096)
+    stuck = alice.start(model=model, stream=True, n=16, receive_buffer=4096)
     assert stuck.response.status == 200
     [row] = rig.records(alice.tenant, 1)
     assert row["finish_reason"] == "timeout"

@@ -18,7 +18,8 @@ import pytest
 from tests.acceptance.gateway.caller import Answer, Call, Caller
 from tests.acceptance.gateway.rig import Rig, rows_where
 from tests.acceptance.gateway.rig import rig as started
-from tests.acceptance.stack import PATIENCE_S, until
+from tests.acceptance.stack import PATIENCE_S, alive, until
+from tests.acceptance.stack import answers as answers_to
 
 BROKEN = (OSError, http.client.HTTPException)
 DAILY = [{"name": "daily", "kind": "sustained", "cost": 1e9, "period": "month"}]
@@ -35,6 +36,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rig]:
 @pytest.fixture
 def rig(own: Rig) -> Rig:
     own.engine.script()
+    own.idle()
     if own.stack.serving is None:
         own.stack.start()
     return own
@@ -49,10 +51,7 @@ def processes(rig: Rig) -> list[psutil.Process]:
 
 
 def gone(found: list[psutil.Process]) -> None:
-    def left() -> list[psutil.Process]:
-        return [p for p in found if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-
-    until(lambda: not left(), "no process of it is left")
+    until(lambda: not any(map(alive, found)), "no process of it is left")
 
 
 @contextmanager
@@ -90,13 +89,16 @@ def broke_off(call: Call) -> bool:
 def test_a_stop_lets_running_calls_finish_and_writes_every_record(rig: Rig) -> None:
     """D17."""
     alice = rig.tenant(limits={"max_running": 8})
-    rig.engine.script("in=5,out=40,gap=20ms")
+    rig.engine.script("in=5,out=40,wait@5")
     calls = [alice.start(stream=True) for _ in range(12)]
     for call in calls[:8]:
         call.read_events(2)
     rig.queued(alice.tenant, 4)
     found = processes(rig)
-    assert rig.stack.stop(signal.SIGTERM) == 0
+    found[0].send_signal(signal.SIGTERM)
+    until(lambda: not answers_to(f"{rig.stack.url}/readyz"), "it stops")
+    rig.engine.script("in=5,out=40")
+    assert rig.stack.ended() == 0
     answers = [call.answer() for call in calls]
     assert all(answer.done for answer in answers)
     gone(found)
@@ -115,8 +117,9 @@ def test_a_stop_does_not_wait_for_ever(rig: Rig, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("FAIRLANE_DRAIN_SECONDS", "1")
     rig.stack.start()
     rig.engine.script("in=5,out=500,hang@5", times=1)
-    running, waiting = alice.start(stream=True), alice.start()
+    running = alice.start(stream=True)
     running.read_events(5)
+    waiting = alice.start()
     rig.queued(alice.tenant, 1)
     assert rig.stack.stop(signal.SIGTERM) == 0
     cut_off = running.answer()

@@ -104,7 +104,28 @@ async def test_a_strict_engine_refuses_fields_it_does_not_know(http, engine):
     assert (await http.post(CHAT, json=chat(temperature=0.5, seed=1))).status_code == 200
 
 
-SILENT = [(words, streamed) for words in ("hold=60s", "hang", "hang@2") for streamed in (0, 1)]
+@pytest.mark.parametrize("words", ["wait", "wait@3"])
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_an_engine_that_waits_goes_on_once_another_script_is_set(
+    http, engine, words, streamed
+):
+    engine.script(f"in=3,out=9,{words}", times=1)
+    call = asyncio.create_task(http.post(CHAT, json=chat(stream=streamed)))
+    await engine.until(lambda: engine.open == 1)
+    if streamed and words == "wait@3":
+        await engine.until(lambda: engine.requests[-1].chunks_sent == 3)
+    assert (await http.post(CHAT, json=chat())).status_code == 200
+    assert engine.open == 1
+    engine.script("")
+    answer = await call
+    assert answer.status_code == 200
+    assert engine.requests[0].usage["completion_tokens"] == 9
+    if streamed:
+        assert events(answer.text)[-1] == "[DONE]"
+
+
+SILENT_WORDS = ("hold=60s", "hang", "hang@2", "wait", "wait@2")
+SILENT = [(words, streamed) for words in SILENT_WORDS for streamed in (0, 1)]
 
 
 @pytest.mark.parametrize(("words", "streamed"), [*SILENT, ("gap=60s", 1)])

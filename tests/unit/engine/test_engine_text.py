@@ -66,6 +66,7 @@ def test_a_script_is_read_word_by_word():
     )  # fmt: skip
     assert faults.parse("") == faults.BEHAVE
     assert faults.parse("hang").hang_after == 0
+    assert [faults.parse(words).wait_after for words in ("wait", "wait@4")] == [0, 4]
 
 
 @given(st.text(max_size=20))
