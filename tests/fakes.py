@@ -52,7 +52,7 @@ class RunningEngine:
         """Calls being served, those that a script holds or hangs included."""
         return self.app.generate.open
 
-    async def until(self, condition: Callable[[], Any], timeout: float = 10.0) -> None:
+    async def until(self, condition: Callable[[], Any], timeout: float = 60.0) -> None:
         """Waits for something to become true, for example `lambda: engine.open == 3`."""
         async with asyncio.timeout(timeout):
             while not condition():

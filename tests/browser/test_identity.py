@@ -50,7 +50,8 @@ class Camera:
 def sign_in(page: Page, username: str, password: str) -> None:
     page.get_by_label("User name").fill(username)
     page.get_by_label("Password").fill(password)
-    page.get_by_role("button", name="Log in").click()
+    with page.expect_event("domcontentloaded"):  # else the next one may fill the page before
+        page.get_by_role("button", name="Log in").click()
 
 
 def code_of(username: str, steps_later: int = 0) -> str:

@@ -12,7 +12,7 @@ from scheduling.simulate.profile import Profile, StepTime
 from tests.fakes import RunningEngine, engine_client, running_engine
 from tests.integration.engine.asking import CHAT, chat, metric
 
-LONG = 8000  # tokens: at a millisecond a step longer than any test
+LONG = 8000  # tokens: longer than any test
 
 
 def one_at_a_time(**changes: object) -> Profile:
@@ -22,7 +22,7 @@ def one_at_a_time(**changes: object) -> Profile:
         "max_num_batched_tokens": 4096,
         "num_gpu_blocks": 1024,
         "max_model_len": 16384,
-        "step": StepTime(base_ms=1),
+        "step": StepTime(base_ms=10),
     }
     return Profile(**(values | changes))  # type: ignore[arg-type]
 
@@ -151,7 +151,8 @@ async def test_gauges_follow_what_runs_and_waits():
 
 
 async def test_a_lack_of_kv_preempts_the_less_urgent_and_is_not_billed():
-    tight = one_at_a_time(max_num_seqs=4, num_gpu_blocks=64, max_model_len=1024)
+    quick = StepTime(base_ms=1)
+    tight = one_at_a_time(max_num_seqs=4, num_gpu_blocks=64, max_model_len=1024, step=quick)
     async with running_engine(tight) as engine, engine_client(engine) as http:
         body = chat(max_tokens=800, ignore_eos=True)
         low = asyncio.create_task(http.post(CHAT, json=body, headers={"x-vllm-priority": "9"}))

@@ -93,7 +93,7 @@ async def test_the_queue_of_an_overloaded_engine_comes_to_stand_in_the_gateway()
     async with rig(speed=8.0) as here:
         assert here.limit() == 16
         here.fill(60, tokens=40)
-        await here.engine.until(lambda: here.limit() in (17, 18), timeout=30)
+        await here.engine.until(lambda: here.limit() in (17, 18))
         await here.engine.until(lambda: here.engine.running == 16 and here.engine.waiting <= 3)
         assert here.scheduler.queued("alice") > 30
         live = here.watch.live(here.key)
@@ -112,7 +112,7 @@ async def test_it_shrinks_where_others_fill_the_engine() -> None:
             ]
             await here.engine.until(lambda: here.engine.running == 12)
             here.fill(40, tokens=40)
-            await here.engine.until(lambda: here.limit() <= 8, timeout=30)
+            await here.engine.until(lambda: here.limit() <= 8)
             for other in others:
                 other.cancel()
             await asyncio.gather(*others, return_exceptions=True)
@@ -121,7 +121,7 @@ async def test_it_shrinks_where_others_fill_the_engine() -> None:
 async def test_what_was_learnt_outlives_a_new_policy_and_engines_without_metrics() -> None:
     async with rig(speed=8.0) as here:
         here.fill(60, tokens=40)
-        await here.engine.until(lambda: here.limit() > 16, timeout=30)
+        await here.engine.until(lambda: here.limit() > 16)
         here.watch.configure(here.policy)
         learnt = here.limit()
         assert here.watch.learnt[here.key][0] == learnt

@@ -34,10 +34,10 @@ async def test_the_order_in_which_streams_begin_tells(
         client = EngineClient(EngineTransport())
         engines = Engines(client, b"salt", lambda *_: True, lambda *_: None)
         world.calls._engines = engines
-        asked = {"stream": True, "max_tokens": 40, "ignore_eos": True}
+        asked = {"stream": True, "max_tokens": 100, "ignore_eos": True}
         for turn in range(3):
             bulk = [world.call(user=f"{turn}-{n}", **asked) for n in range(8)]
-            await engine.until(lambda: engine.open == 8)
+            await engine.until(lambda turn=turn: len(engine.requests) == 11 * turn + 8)
             urgent = [world.call(key="bot", **asked) for _ in range(3)]
             await asyncio.gather(*(caller.end() for caller in bulk + urgent))
             assert {caller.status for caller in bulk + urgent} == {200}

@@ -56,12 +56,12 @@ async def test_a_stream_may_pause_for_longer_than_its_beginning_may_take(
     async def script(wire: Wire) -> None:
         await wire.request()
         await wire.say(CHUNKED + chunk(b"one"))
-        await asyncio.sleep(0.5)  # longer than first_byte_s: the point of the test
+        await asyncio.sleep(0.8)  # longer than first_byte_s: the point of the test
         await wire.say(chunk(b"two") + b"0\r\n\r\n")
 
     served = await engine(script)
     client = EngineClient(transport)
-    response = await send(client, served.url, first_byte_s=0.3)
+    response = await send(client, served.url, first_byte_s=0.6)
     got = [piece async for piece in client.iterate(response, PATIENCE_S)]
     await response.aclose()
     assert got == [b"one", b"two"]

@@ -39,7 +39,7 @@ async def test_a_pause_in_the_body_that_takes_too_long(
     transport: httpx.AsyncBaseTransport, engine: Start
 ) -> None:
     served = await engine(answering(CHUNKED + chunk(b"one")))
-    response = await send(transport, served.url, read=0.2)
+    response = await send(transport, served.url, read=0.5)
     body = aiter(pieces(response))
     assert await anext(body) == b"one"
     with pytest.raises(httpx.ReadTimeout):

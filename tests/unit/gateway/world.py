@@ -33,6 +33,7 @@ from tests.unit.wire.frames import DONE, finish, role, token, usage
 Reply = httpx.Response | Exception
 Engine = Callable[[httpx.Request], Awaitable[Reply]]
 SSE = {"content-type": "text/event-stream; charset=utf-8"}
+PATIENCE_S = 60.0  # a test that waits longer has failed; nothing measures time
 HELLO: list[dict[str, Any]] = [{"role": "user", "content": "Hello"}]
 
 
@@ -132,7 +133,7 @@ class Caller:
         self._incoming.put_nowait({"type": "http.disconnect"})
 
     async def end(self) -> Caller:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await self.task
         return self
 
@@ -211,7 +212,7 @@ class World:
         return await self.call(*replies, **options).end()
 
     async def until(self, condition: Callable[[], Any]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             while not condition():
                 await asyncio.sleep(0.001)
 
