@@ -102,6 +102,7 @@ class Relay:
             asked_usage=call.include_usage,
             asked_running=call.running_usage,
             expected=call.choices,
+            prompts=call.prompts,
         )
         try:
             broke = await self._pass_on(response, meter)

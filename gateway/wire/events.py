@@ -37,6 +37,7 @@ class EventMeter(Meter):
         asked_usage: bool,
         asked_running: bool = False,
         expected: int = 1,
+        prompts: int = 1,
         limit: int = sse.MAX_EVENT_BYTES,
     ) -> None:
         super().__init__(dialect, asked_usage=asked_usage, expected=expected, limit=limit)

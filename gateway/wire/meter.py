@@ -24,7 +24,8 @@ class Ending(NamedTuple):
 
 class Meter:
     """One stream's. `asked_usage`: the caller wants the usage frame; `asked_running`: on every
-    frame. `expected` is the number of choices, for streams that end without their last event."""
+    frame. `expected` is the number of choices, for streams that end without their last event, and
+    `prompts` of how many prompts they are."""
 
     __slots__ = (
         "_expected",
@@ -43,6 +44,7 @@ class Meter:
         asked_usage: bool,
         asked_running: bool = False,
         expected: int = 1,
+        prompts: int = 1,
         limit: int = sse.MAX_EVENT_BYTES,
     ) -> None:
         self.first_content_seen = False

@@ -45,6 +45,7 @@ class StreamMeter(Meter):
     """Of chat and plain completions."""
 
     __slots__ = (
+        "_choices_each",
         "_closed",
         "_final",
         "_hide_final",
@@ -62,9 +63,11 @@ class StreamMeter(Meter):
         asked_usage: bool,
         asked_running: bool = False,
         expected: int = 1,
+        prompts: int = 1,
         limit: int = sse.MAX_EVENT_BYTES,
     ) -> None:
         super().__init__(dialect, asked_usage=asked_usage, expected=expected, limit=limit)
+        self._choices_each = max(1, expected // prompts)  # of one prompt, numbered in a row
         self._per_choice = dialect.usage_per_choice and expected > 1
         self._hide_final = not asked_usage
         self._hide_running = not asked_usage or (dialect.running_usage and not asked_running)
@@ -82,10 +85,18 @@ class StreamMeter(Meter):
         seen = self._running.values()
         completion = sum(usage.completion for usage in seen)
         return Usage(
-            max(usage.prompt for usage in seen),
+            self._prompt_so_far(),
             min(usage.cached for usage in seen),
             max(completion, self.tokens),
         )
+
+    def _prompt_so_far(self) -> int:
+        """A running usage tells the prompt of its own choice (vLLM 0.32)."""
+        prompts: dict[int, int] = {}
+        for index, usage in self._running.items():
+            of = index // self._choices_each
+            prompts[of] = max(prompts.get(of, 0), usage.prompt)
+        return sum(prompts.values())
 
     @property
     def usage_is_final(self) -> bool:

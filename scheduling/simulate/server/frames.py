@@ -29,7 +29,7 @@ class Events(Protocol):
 
 class Frames:
     """Chat's and completions'. `running_usage` puts each choice's usage so far on every frame,
-    as vLLM's `continuous_usage_stats`."""
+    with its own prompt, as vLLM's `continuous_usage_stats`."""
 
     object = ""
     no_content = ""
@@ -37,7 +37,9 @@ class Frames:
     def __init__(self, call: Call, running_usage: bool) -> None:
         self._call = call
         self._running_usage = running_usage
-        self._prompt_tokens = call.prompt_tokens
+        lengths = [part.request.prompt_tokens for part in call.parts]
+        each = len(call.answers) // max(1, len(lengths))
+        self._prompt_tokens = [length for length in lengths for _ in range(each)]
         self._head = (
             f'data: {{"id":{quoted(call.id)},"object":"{self.object}","created":{call.created},'
             f'"model":{quoted(call.model)},"system_fingerprint":"{FINGERPRINT}","choices":['
@@ -74,9 +76,10 @@ class Frames:
         )
         if not self._running_usage:
             return frame + "}\n\n"
+        prompt = self._prompt_tokens[choice]
         return (
-            f'{frame},"usage":{{"prompt_tokens":{self._prompt_tokens},'
-            f'"total_tokens":{self._prompt_tokens + tokens},"completion_tokens":{tokens}}}}}\n\n'
+            f'{frame},"usage":{{"prompt_tokens":{prompt},'
+            f'"total_tokens":{prompt + tokens},"completion_tokens":{tokens}}}}}\n\n'
         )
 
 

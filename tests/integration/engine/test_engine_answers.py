@@ -77,6 +77,15 @@ async def test_running_usage_is_per_choice_and_only_the_last_frame_has_the_sum(h
     assert frames[-2]["usage"]["prompt_tokens"] == frames[0]["usage"]["prompt_tokens"]
 
 
+async def test_running_usage_of_several_prompts_is_each_ones_own(http):
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    asked = {"model": "demo-chat", "prompt": ["One", "One and two and three"], "max_tokens": 2}
+    frames = await stream(http, {**asked, "stream_options": options}, "/v1/completions")
+    told = {f["choices"][0]["index"]: f["usage"]["prompt_tokens"] for f in frames[:-2]}
+    assert told[0] < told[1]
+    assert frames[-2]["usage"]["prompt_tokens"] == told[0] + told[1]
+
+
 async def test_stream_options_without_a_stream_are_refused(http):
     answer = await http.post(CHAT, json=chat(stream_options={"include_usage": True}))
     assert answer.status_code == 400

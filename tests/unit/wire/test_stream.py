@@ -178,6 +178,14 @@ def test_running_usage_of_several_choices_is_added_up() -> None:
     assert metered.usage == Usage(10, 0, 7), "the engine's own sum wins"
 
 
+def test_running_usage_of_several_prompts_tells_each_ones_own() -> None:
+    """As vLLM 0.32 was seen to answer two prompts, of 2 and of 5 tokens, two choices each."""
+    frames = [token(index=i, usage=counts(2 if i < 2 else 5, 3)) for i in (2, 0, 1, 3)]
+    metered = meter(expected=4, prompts=2)
+    run(metered, frames)
+    assert metered.usage == Usage(7, 0, 12)
+
+
 def test_llamacpp_sends_a_usage_frame_for_each_choice() -> None:
     frames = [token(index=0), token(index=1), usage(10, 6), usage(10, 6), DONE]
     metered = meter("llamacpp", expected=2)
