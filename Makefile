@@ -3,10 +3,13 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run install test check explore bench screenshots lock clean
+.PHONY: run demo install test test-engines check explore bench screenshots lock clean
 
 run: install
 	@$(PY) -m fairlane.quickstart
+
+demo: install  ## three minutes of mixed traffic against the `make run` of another terminal
+	@$(PY) manage.py demo
 
 install: $(VENV)/.run
 
@@ -15,6 +18,10 @@ test: $(VENV)/.test
 
 check: $(VENV)/.test  ## lint, types, import rules, migrations: what CI runs before the tests
 	@PYTHON=$(PY) tests/run.sh check
+
+test-engines: $(VENV)/.test  ## against real vLLM and llama.cpp on the CPU; ENGINES="vllm" for one; docs/engines.md
+	@$(PY) -m tests.engines.install $(ENGINES)
+	@FAIRLANE_REAL_ENGINES=1 $(PY) -m pytest -q tests/engines
 
 explore: $(VENV)/.test  ## the tests that make up their own input, with new input each time
 	HYPOTHESIS_PROFILE=explore $(PY) -m pytest -q -n 2 tests/unit

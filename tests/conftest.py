@@ -12,6 +12,7 @@ settings.register_profile(
 settings.register_profile(
     "explore", settings.get_profile("same"), derandomize=False, max_examples=1000, print_blob=True
 )
+collect_ignore = [] if "FAIRLANE_REAL_ENGINES" in os.environ else ["engines"]  # make test-engines
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
