@@ -161,6 +161,7 @@ def point_pool_at(ports: list[int]) -> None:
 def announce(port: int, notes: dict[str, Any], engines: list[int]) -> None:
     base = f"http://127.0.0.1:{port}"
     key = notes["keys"]["acme"]
+    moved = "" if port == 8000 else f"PORT={port} "
     keys = "\n".join(f"    {tenant:<10}{secret}" for tenant, secret in notes["keys"].items())
     sys.stdout.write(
         f"""
@@ -180,7 +181,7 @@ def announce(port: int, notes: dict[str, Any], engines: list[int]) -> None:
     -H "Content-Type: application/json" \\
     -d '{{"model": "demo-chat", "messages": [{{"role": "user", "content": "Hello"}}]}}'
 
-  Traffic for the dashboards:  .venv/bin/python manage.py demo --url {base}
+  Traffic for the dashboards, from another terminal:  {moved}make demo
   Ctrl-C stops all of it.
 
 """
