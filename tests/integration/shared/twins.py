@@ -70,11 +70,21 @@ class Twins:
     """Each call goes to both, as LocalScheduler makes it: what changed is dispatched at once. The
     two must answer alike."""
 
-    def __init__(self, client: Any, random: Random, tenants: int, keys: Keys | None = None) -> None:
+    def __init__(
+        self,
+        client: Any,
+        random: Random,
+        tenants: int,
+        *,
+        library: Library = LIBRARY,
+        applications: tuple[str, ...] = APPLICATIONS,
+    ) -> None:
         self.client = client
+        self.library = library
+        self.applications = applications
         self.random = random
         self.tenants = tenants
-        self.keys = keys or Keys()
+        self.keys = Keys()
         self.now = 1_000.0
         self.revision = 0
         self.number = 0
@@ -91,7 +101,7 @@ class Twins:
     def call(self, name: str, pool: str, *given: Any) -> Answer:
         keys = self.keys.of(pool)
         payload = encode([self.now, ME, *given])
-        answer = self.client.fcall(LIBRARY.function(name), len(keys), *keys, payload)
+        answer = self.client.fcall(self.library.function(name), len(keys), *keys, payload)
         if isinstance(answer, list):
             return [*decode(answer[0]), decode(answer[1])]
         found: Answer = decode(answer)
@@ -116,7 +126,7 @@ class Twins:
             random.choice(POOLS),
             random.choice(LANES),
             f"t{random.randrange(self.tenants)}",
-            random.choice(APPLICATIONS),
+            random.choice(self.applications),
             float(cost),
             float(load),
             random.choice([0, 2**63 + random.randint(0, 5)]),
