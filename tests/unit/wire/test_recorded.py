@@ -1,5 +1,5 @@
-"""Answers of real engines as they came, byte for byte, in `recorded/`; docs/engines.md says of which
-versions. What is hand-written elsewhere follows these."""
+"""Answers of real engines as they came, byte for byte, in `recorded/`: docs/engines.md says which.
+What is hand-written elsewhere follows these."""
 
 from __future__ import annotations
 
