@@ -1,7 +1,10 @@
-"""uvicorn's HTTP protocol with a bound on what comes before anybody knows who is asking.
+"""uvicorn's HTTP protocol with a bound on what comes before anybody knows who is asking, and with
+one write for the head of an answer and what comes first of its body.
 
 uvicorn's own takes a head of any size, for as long as it takes to arrive, and the parser copies a
 header value that grows with every read: one unfinished head of 150 MB stopped the loop for 47 s.
+And it writes a head by itself: a system call more for each answer, and a packet that wakes its
+reader for nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._patience: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
+        self._out = HeadHolder(transport, self.loop)
+        super().connection_made(self._out)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -55,6 +59,7 @@ class BoundedHttp(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         self._heard()
         self._in_body = True
+        self._out.hold_next()
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -87,3 +92,40 @@ class BoundedHttp(HttpToolsProtocol):
         self._heard()
         if not self.transport.is_closing():
             self.send_400_response("The head of the request is too large.")
+
+
+class HeadHolder:
+    """A transport that holds an answer's head back until its body begins; at most until the loop
+    has done what it has at hand. All else goes to the transport below as it comes."""
+
+    def __init__(self, below: Any, loop: asyncio.AbstractEventLoop) -> None:
+        self._below = below
+        self._loop = loop
+        self._is_head_next = False
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._below, name)
+
+    def hold_next(self) -> None:
+        self._is_head_next = True
+
+    def write(self, data: bytes) -> None:
+        if self._is_head_next:
+            self._is_head_next = False
+            self._head = data
+            self._loop.call_soon(self._flush)
+        elif self._head:
+            head, self._head = self._head, b""
+            self._below.writelines((head, data))
+        else:
+            self._below.write(data)
+
+    def close(self) -> None:
+        self._flush()
+        self._below.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            head, self._head = self._head, b""
+            self._below.write(head)

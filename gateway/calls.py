@@ -30,6 +30,7 @@ from gateway.incoming import Incoming
 from gateway.lost import lost_place, shed_error
 from gateway.relay import Relay, own_headers
 from gateway.run import Run, new_request_id
+from gateway.turns import Turns
 from gateway.upstream.engines import EngineFailed, Engines
 from gateway.watch import Telemetry
 from gateway.wire import headers as wire_headers
@@ -71,6 +72,7 @@ class Calls:
         self._journal = journal
         self._max_body_bytes = max_body_bytes
         self._incoming = Incoming(max_body_bytes)
+        self._turns = Turns()
 
     async def serve(self, kind: Kind, exchange: Exchange) -> None:
         own_id, given_id = new_request_id(), exchange.given_id
@@ -102,6 +104,7 @@ class Calls:
 
     async def _serve(self, kind: Kind, exchange: Exchange, run: Run) -> None:
         try:
+            await self._turns.take()
             await self._attempt(kind, exchange, run)
         except ApiError as error:
             await self._refuse(exchange, run, error)

@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from fairlane import http
-from fairlane.http import HEAD_BYTES, BoundedHttp
+from fairlane.http import HEAD_BYTES, BoundedHttp, HeadHolder
 
 START = b"POST / HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = START + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
@@ -103,3 +103,52 @@ async def test_a_body_may_take_longer_and_so_may_an_answer(
     answer = await told(slow + b"a", b"bc", b"d\r\n", pause_s=0.2)
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.endswith(b"\r\n\r\n4")
+
+
+class Below:
+    """What would have gone out, one text a write."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.sent.append(data)
+
+    def writelines(self, parts: tuple[bytes, ...]) -> None:
+        self.sent.append(b"".join(parts))
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+async def test_a_head_goes_out_with_the_beginning_of_its_body_in_one_write() -> None:
+    below = Below()
+    holder = HeadHolder(below, asyncio.get_running_loop())
+    for _ in range(2):
+        holder.hold_next()
+        for data in (b"head ", b"first ", b"second "):
+            holder.write(data)
+    assert below.sent == [b"head first ", b"second "] * 2
+    await asyncio.sleep(0)
+    assert len(below.sent) == 4
+
+
+async def test_a_head_whose_body_does_not_come_yet_goes_out_by_itself() -> None:
+    below = Below()
+    holder = HeadHolder(below, asyncio.get_running_loop())
+    holder.hold_next()
+    holder.write(b"head ")
+    await asyncio.sleep(0)
+    holder.write(b"late ")
+    assert below.sent == [b"head ", b"late "]
+
+
+async def test_a_head_goes_out_before_its_connection_is_closed() -> None:
+    below = Below()
+    holder = HeadHolder(below, asyncio.get_running_loop())
+    holder.hold_next()
+    holder.write(b"head ")
+    holder.close()
+    assert below.sent == [b"head "]
+    assert below.is_closed
