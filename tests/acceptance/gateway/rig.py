@@ -13,25 +13,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import httpx
 import yaml
 
 from tests.acceptance.gateway.caller import Answer, Caller
 from tests.acceptance.stack import PATIENCE_S, ROOT, Stack, engine, until
+from tests.calm import calm_zone
 
 MODELS = ("chat", "two", "pair", "plain")
-# Zones without summer time: wherever the clock stands, one of them is far from its next hour and
-# its next midnight, with which weeks and months begin as well.
-ZONES = (
-    *("UTC", "Asia/Tokyo", "America/Phoenix"),
-    *("Asia/Kolkata", "Australia/Darwin", "Pacific/Marquesas"),  # half an hour beside UTC's hours
-)
 FRESH = tuple(f"fresh-{number}" for number in range(150))  # for pools that a test makes
 LANES = [
     {"name": "urgent", "rank": 0, "engine_priority": 1, "reserved_share": 0.3},
@@ -82,17 +75,6 @@ def policy(urls: list[str]) -> dict[str, Any]:
         ],
         "tenants": [],
     }
-
-
-def calm_zone() -> str:
-    """A zone in which no budget's window turns while a test runs."""
-
-    def left_s(zone: str) -> float:
-        there = datetime.now(ZoneInfo(zone))
-        hour = 3600 - 60 * there.minute - there.second
-        return min(hour, 3600 * (23 - there.hour) + hour - 1800)
-
-    return max(ZONES, key=left_s)
 
 
 class SimulatedEngine:

@@ -9,8 +9,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.acceptance.gateway.caller import Caller
-from tests.acceptance.gateway.rig import Rig, calm_zone
+from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
+from tests.calm import calm_zone
 
 
 def daily(cost: float, name: str = "daily", **more: Any) -> list[dict[str, Any]]:
@@ -184,7 +185,9 @@ def test_live_state_has_the_budgets_of_applications_and_keys_too(rig: Rig) -> No
         f"key:{second.key_id}/burst",
     }
     until(
-        lambda: accounts
-        == {a for a, b in rig.budgets(first.tenant).items() if b["remaining"] < b["limit"]},
+        lambda: (
+            accounts
+            == {a for a, b in rig.budgets(first.tenant).items() if b["remaining"] < b["limit"]}
+        ),
         "a sample in which all three have given something",
     )

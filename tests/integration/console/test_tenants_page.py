@@ -9,9 +9,11 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from metering.core.windows import window_at
 from metering.models import BudgetWindow
 from tenants import services
 from tests import builders
+from tests.calm import calm_zone
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 
@@ -149,17 +151,18 @@ def test_the_page_of_a_tenant_tells_of_each_queue_it_is_in(admin: Client) -> Non
 
 
 def test_budgets_are_the_ledgers_where_no_gateway_tells(admin: Client) -> None:
-    at = timezone.now()
-    hour = at.replace(minute=0, second=0, microsecond=0)
+    zone = calm_zone()
+    services.edit_object("tenant", "globex", {"timezone": zone}, actor=builders.ROOT)
+    hour = window_at("hour", zone, timezone.now())
     BudgetWindow.objects.create(
         account="tenant:globex/hourly",
-        window_start=hour,
-        window_end=hour + timedelta(hours=1),
+        window_start=hour.start,
+        window_end=hour.end,
         used=1_000_000,
     )
     left = {each.name: each for each in admin.get("/tenants/globex/").context["budgets"]}
     assert (left["hourly"].remaining, left["hourly"].part) == (4_000_000, pytest.approx(0.2))
-    assert left["hourly"].resets == hour + timedelta(hours=1)
+    assert left["hourly"].resets == hour.end
     assert left["burst"].part is None
     builders.seed_samples(minutes=0)
     told = {each.name: each for each in admin.get("/tenants/acme/").context["budgets"]}

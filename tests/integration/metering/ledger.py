@@ -13,6 +13,7 @@ from metering.verify import Finding, stored
 from tenants.selectors import load_snapshot
 from tenants.services import Actor
 from tests import builders
+from tests.calm import calm_zone
 from tests.integration.metering.records import ended, record
 
 ACME, UMBRELLA = "tenant:acme/hourly", "tenant:umbrella/daily"
@@ -20,6 +21,15 @@ AT = datetime(2026, 11, 29, 12, 30, 15, tzinfo=UTC)
 HOUR = window_at("hour", "Asia/Tokyo", AT)
 DAY = window_at("day", "UTC", AT)
 ROOT = Actor("root", "command")
+
+
+def apply_calm_policy() -> None:
+    """The usual one; the windows of its tenants' budgets do not turn while a test runs that takes
+    the moment as it is."""
+    document = builders.policy()
+    for tenant in document["tenants"]:
+        tenant["timezone"] = calm_zone()
+    builders.apply_policy(document)
 
 
 def save(*costs: float, account: str = ACME, at: datetime = AT, **fields: Any) -> None:

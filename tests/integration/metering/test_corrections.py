@@ -13,10 +13,15 @@ from metering.corrections import correct
 from metering.models import BudgetWindow, Correction
 from tenants.models import AuditEntry
 from tests import builders
-from tests.integration.metering.ledger import ACME, UMBRELLA, differences, save
+from tests.integration.metering.ledger import ACME, UMBRELLA, apply_calm_policy, differences, save
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 ADDRESS, PAGE = "/api/v1/usage/corrections/", "/new/correction/"
+
+
+@pytest.fixture(autouse=True)
+def calm(people):
+    apply_calm_policy()
 
 
 def order(**fields):

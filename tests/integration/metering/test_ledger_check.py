@@ -22,6 +22,7 @@ from tests.integration.metering.ledger import (
     HOUR,
     ROOT,
     UMBRELLA,
+    apply_calm_policy,
     change_tier,
     differences,
     findings,
@@ -248,6 +249,7 @@ def test_a_difference_is_one_alert_however_often_it_is_seen_until_it_is_gone(mon
 def test_the_task_checks_and_alerts(monkeypatch):
     from datetime import UTC, datetime
 
+    apply_calm_policy()
     now = datetime.now(UTC)
     save(10.0, at=now)
     assert (tasks.check_ledger(), tasks.check_ledger(whole=True)) == (0, 0)

@@ -288,7 +288,9 @@ def test_a_debit_opens_a_window_that_nothing_was_used_in(gateway):
     gateway.poll()
     assert gateway.used(UMBRELLA) == 70
     assert gateway.check() == []
-    assert Gateway(gateway.journal.folder.parent, "g2").used(UMBRELLA) == 70  # after a restart too
+    restarted = Gateway(gateway.journal.folder.parent, "g2")
+    assert restarted.used(UMBRELLA) == 70
+    restarted.writer.stop(10)
 
 
 def test_a_correction_that_a_start_has_seen_is_not_taken_twice(base):

@@ -13,15 +13,15 @@ from metering.core.windows import window_at
 from metering.models import Alert, Correction, GatewayCheck
 from metering.services import write_sample
 from tenants.models import AuditEntry
-from tests import builders
-from tests.integration.metering.ledger import ACME, save, set_counter, used
+from tests.calm import calm_zone
+from tests.integration.metering.ledger import ACME, apply_calm_policy, save, set_counter, used
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 
 
 @pytest.fixture(autouse=True)
 def now(db):
-    builders.apply_policy()
+    apply_calm_policy()
     now = datetime.now(UTC)
     save(30.0, at=now)
     return now
@@ -69,7 +69,7 @@ def test_a_gateway_that_does_not_answer_is_named(now):
 
 
 def test_what_a_gateway_found_is_told_and_sent_to_it(now):
-    window = window_at("hour", "UTC", now)
+    window = window_at("hour", calm_zone(), now)
     found = {
         "account": ACME,
         "start": window.start.isoformat(),
