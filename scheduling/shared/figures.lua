@@ -14,7 +14,7 @@ do
     local account = S.account(tenant)
     if account then return account.weight end
     local policy = redis.call("HGET", S.call.realm .. "tenants", tenant)
-    return policy and cmsgpack.unpack(policy)[1] or 1
+    return policy and tonumber(policy:match("^%S+")) or 1
   end
 
   local function largest(shares)

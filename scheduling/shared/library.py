@@ -12,9 +12,14 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import Any
 
+from scheduling.shared import records
+
 PARTS = ("state", "queue", "pool", "requests", "figures", "calls")
 SOURCE = "\n".join(
-    files(__package__).joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in PARTS
+    [
+        records.SOURCE,
+        *(files(__package__).joinpath(f"{part}.lua").read_text(encoding="utf-8") for part in PARTS),
+    ]
 )
 
 

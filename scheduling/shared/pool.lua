@@ -423,24 +423,24 @@ do
     for _, config in ipairs(wanted) do named[config[1]] = config end
     for _, lane in ipairs(pool.lanes) do
       local config = named[lane.name]
-      if config or lane.running > 0 then kept[#kept + 1] = lane else S.delete_lane(pool, lane) end
+      if config or lane.running > 0 then kept[#kept + 1] = lane else S.delete_lane(lane) end
     end
     for _, config in ipairs(wanted) do
       if not (pool.by_name or {})[config[1]] then
-        local lane = S.bare_lane(pool, config[1])
+        local lane = {name = config[1], pool = pool, shares = {}, unsynced = {}}
+        S.name_lane(pool, lane)
         for _, field in ipairs({"credit", "served", "running", "slots", "load", "queued", "cost",
           "largest", "ground", "count"}) do lane[field] = 0 end
         lane.sweep_at, lane.last, lane.last_v = S.KEEP, false, false
         kept[#kept + 1] = lane
       end
     end
-    pool.lanes, pool.lane_names = kept, {}
-    for i, lane in ipairs(kept) do
+    pool.lanes = kept
+    for _, lane in ipairs(kept) do
       local config = named[lane.name]
       lane.removed, lane.dirty = config == nil, true
       lane.rank = config and config[2] or lane.rank
       lane.share, lane.ceiling = config and config[3] or 0, config and config[4] or 1
-      pool.lane_names[i] = lane.name
     end
   end
 
@@ -449,8 +449,8 @@ do
     for _, config in ipairs(wanted) do
       local ending = (pool.by_id or {})[config[1]]
       if not ending then
-        ending = S.bare_endpoint(pool, config[1])
-        ending.running, ending.load, ending.total, ending.clock, ending.down = 0, 0, 0, 0, {}
+        ending = {id = config[1], running = 0, load = 0, total = 0, clock = 0, down_by = ""}
+        S.name_endpoint(pool, ending)
       end
       ending.max_running, ending.max_load, ending.offered = config[2], config[3], config[4]
       kept[#kept + 1], named[config[1]] = ending, true
@@ -458,11 +458,11 @@ do
     for _, ending in ipairs(pool.ends) do
       if not named[ending.id] then
         ending.offered = false
-        if ending.running > 0 then kept[#kept + 1] = ending else S.delete_endpoint(pool, ending) end
+        if ending.running > 0 then kept[#kept + 1] = ending else S.delete_endpoint(ending) end
       end
     end
-    pool.ends, pool.end_ids = kept, {}
-    for i, ending in ipairs(kept) do pool.end_ids[i], ending.dirty = ending.id, true end
+    pool.ends = kept
+    for _, ending in ipairs(kept) do ending.dirty = true end
   end
 
   -- config: {quantum, endpoints}; nil: the pool was removed.

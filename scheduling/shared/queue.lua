@@ -17,6 +17,11 @@ do
     return lane.pool.base .. "flow|" .. lane.name .. "|" .. flow.share.tenant .. "|" .. flow.name
   end
 
+  -- As it stands there: with its load, which the next head is known by.
+  local function waiting(request)
+    return string.format("%.17g|%s", request.load, request.id)
+  end
+
   -- --- counters ---------------------------------------------------------------------------------
 
   local function lift(counter, floor, tick)
@@ -146,10 +151,10 @@ do
     return member(flow.head_seq, flow.share.tenant .. "|" .. flow.name)
   end
 
-  local function note_head(flow)
+  local function note_head(flow, load)
     local lane, share = flow.share.lane, flow.share
     if flow.head and not share.parked then
-      redis.call("ZADD", lane.small, S.request(lane.pool, flow.head).load, small_member(flow))
+      redis.call("ZADD", lane.small, load or S.request(lane.pool, flow.head).load, small_member(flow))
     end
   end
 
@@ -253,7 +258,7 @@ do
       if floor then lift(share, floor, tick) end
     end
     if flow.head then
-      redis.call("ZADD", behind(flow), request.seq, request.id)
+      redis.call("ZADD", behind(flow), request.seq, waiting(request))
       flow.behind = flow.behind + 1
     else
       local floor = flow_floor(share, flow.name)
@@ -276,8 +281,10 @@ do
       return
     end
     local popped = redis.call("ZPOPMIN", behind(flow))
-    flow.head, flow.head_seq, flow.behind = popped[1], tonumber(popped[2]), flow.behind - 1
-    note_head(flow)
+    local load
+    load, flow.head = popped[1]:match("^([^|]*)|(.*)$")
+    flow.head_seq, flow.behind = tonumber(popped[2]), flow.behind - 1
+    note_head(flow, load)
   end
 
   local function leave(share)
@@ -288,9 +295,11 @@ do
     end
     share.parked = false
     local account = S.account(share.tenant)
-    local kept = {}
-    for _, place in ipairs(account.parked) do
-      if place[1] ~= lane.pool.name or place[2] ~= lane.name then kept[#kept + 1] = place end
+    local kept, parked = {}, account.parked
+    for i = 1, #parked, 2 do
+      if parked[i] ~= lane.pool.name or parked[i + 1] ~= lane.name then
+        kept[#kept + 1], kept[#kept + 2] = parked[i], parked[i + 1]
+      end
     end
     account.parked, account.dirty = kept, true
   end
@@ -301,7 +310,7 @@ do
     if flow.head == request.id then
       next_head(flow)
     else
-      redis.call("ZREM", behind(flow), request.id)
+      redis.call("ZREM", behind(flow), waiting(request))
       flow.behind = flow.behind - 1
     end
     share.queued = share.queued - 1
@@ -317,7 +326,8 @@ do
     local lane, account = share.lane, S.account(share.tenant)
     for _, flow in ipairs(share.flows) do forget_head(flow) end
     share.parked = true
-    table.insert(account.parked, {lane.pool.name, lane.name})
+    table.insert(account.parked, lane.pool.name)   -- pool and lane, by when they were parked
+    table.insert(account.parked, lane.name)
     account.dirty = true
     lane.last, lane.last_v, lane.dirty = share.tenant, false, true
     touch(share)
@@ -344,7 +354,7 @@ do
     local pool = flow.share.lane.pool
     local ids, all = {}, {S.request(pool, flow.head)}
     if flow.behind > 0 and count > 1 then ids = redis.call("ZRANGE", behind(flow), 0, count - 2) end
-    for _, id in ipairs(ids) do all[#all + 1] = S.request(pool, id) end
+    for _, id in ipairs(ids) do all[#all + 1] = S.request(pool, id:match("|(.*)$")) end
     return all
   end
 

@@ -4,7 +4,12 @@
 do
   local function weight_of(account, application)
     if not account.applications or account.applications == "" then return 1 end
-    account.weights = account.weights or cmsgpack.unpack(account.applications)
+    if not account.weights then
+      account.weights = {}
+      for name, weight in account.applications:gmatch("([^|]*)|([^|]*)|") do
+        account.weights[name] = tonumber(weight)
+      end
+    end
     return account.weights[application] or 1
   end
 
@@ -38,9 +43,9 @@ do
     if account.limit and account.running >= account.limit then return end
     local parked = account.parked
     account.parked, account.dirty = {}, true
-    for _, place in ipairs(parked) do
-      local pool = S.pool(place[1])
-      S.unpark(S.share(S.lane(pool, place[2]), account.tenant))
+    for i = 1, #parked, 2 do
+      local pool = S.pool(parked[i])
+      S.unpark(S.share(S.lane(pool, parked[i + 1]), account.tenant))
       S.change(pool)
     end
   end
@@ -78,7 +83,7 @@ do
       application = ticket[5], cost = ticket[6], load = ticket[7], prefix = ticket[8],
       seq = pool.seq, since = S.call.now, state = "queued", passed_by = 0, overtaken = 0,
       dispatched = 0, endpoint = false, charged = 0, share_step = 0, flow_step = 0, spent = 0,
-      replica = S.call.me, settled = 0, dirty = true}
+      replica = S.call.me, settled = 0, dirty = true, gone = false}
     pool.requests[request.id] = request
     return request
   end
@@ -191,10 +196,14 @@ do
     return dropped
   end
 
-  -- As it lies in Redis: applications packed in it, so that who has none pays for none.
+  -- As it lies in Redis: weight, limit (- for none), applications as name|weight|…
   function S.pack_policy(policy)
-    local applications = next(policy[3]) and cmsgpack.pack(policy[3]) or ""
-    return cmsgpack.pack({policy[1], policy[2], applications})
+    local applications = {}
+    for name, weight in pairs(policy[3]) do
+      applications[#applications + 1] = string.format("%s|%.17g|", name, weight)
+    end
+    local limit = policy[2] and string.format("%.17g", policy[2]) or "-"
+    return string.format("%.17g %s %s", policy[1], limit, table.concat(applications))
   end
 
   -- Those that exist; a removed one is forgotten when its last request has ended.
@@ -239,7 +248,6 @@ do
       local account = opened(tenant)
       if account.queued > 0 or account.running > 0 then
         S.configure_account(account, tenants[tenant])
-        account.weights = nil
         unpark(account)
       end
     end

@@ -164,6 +164,17 @@ class SharedScheduler:
         running.endpoint = answer[2]
         return Grant(request_id, running.endpoint)
 
+    def take_over(self, running: Iterable[tuple[Ticket, str, float]]) -> None:
+        """What was let in elsewhere while Redis was out of reach: ticket, endpoint, charge. It holds
+        its places here from now on, also past an endpoint's limit."""
+        by_pool: dict[str, list[Any]] = {}
+        for ticket, endpoint, charged in running:
+            self.running[ticket.request_id] = Running(ticket, endpoint, charged)
+            fields = [ticket_fields(ticket), endpoint, charged]
+            by_pool.setdefault(ticket.pool, []).append(fields)
+        for pool, fields in by_pool.items():
+            self.call("readmit", pool, fields)
+
     def drop(self, request_id: str, reason: DropReason) -> bool:
         waiter = self._leave(request_id)
         if waiter is None:

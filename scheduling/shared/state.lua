@@ -3,43 +3,17 @@
 -- 1. A call reads each record when it first needs it, decides on Lua tables as scheduling/core does
 --    on its objects, and writes what changed at its end (`finish`). The sorted sets alone are
 --    written at once, by `sync` in queue.lua, since decisions read them.
--- 2. Records are msgpack arrays, whose doubles are exact; their fields are listed once, below.
+-- 2. Records are packed by records.py's functions; doubles in them are exact.
 -- 3. A pool's record is kept decoded between calls and is good only for the very bytes that it was
 --    decoded from, so whatever else writes them (a failover, another release) is seen.
 -- 4. Keys: `ns` {pool} `:` … for what one pool holds; `realm` … for what is decided over all pools:
 --    one realm on one Redis, one for each pool in a cluster, with the pool's hash tag.
 
-local S = {}                        -- the scheduler
 S.FULL, S.KEEP = -1, 64             -- as in scheduling/core
 
 do
   local C                           -- the call that runs now
   local known = {}                  -- pools as they were decoded, by key; invariant 3
-
-  local POOL = {"seq", "tick", "queued", "running", "largest", "units_per_load", "quantum",
-    "removed", "live", "leader", "until_", "busy", "seen", "units", "lane_names", "end_ids"}
-  local LANE = {"rank", "share", "ceiling", "removed", "credit", "served", "running", "slots",
-    "load", "queued", "cost", "largest", "ground", "count", "sweep_at", "last", "last_v"}
-  local ENDPOINT = {"offered", "max_running", "max_load", "running", "load", "total", "clock", "down"}
-  local SHARE = {"v", "running", "lifted_at", "slack", "queued", "served", "parked", "last",
-    "last_v", "ground", "entry"}
-  local FLOW = {"name", "v", "running", "lifted_at", "slack", "head", "head_seq", "behind"}
-  local REQUEST = {"tenant", "lane", "application", "cost", "load", "prefix", "seq", "since",
-    "state", "passed_by", "overtaken", "dispatched", "endpoint", "charged", "share_step",
-    "flow_step", "spent", "replica", "settled"}
-  local ACCOUNT = {"queued", "running", "weight", "limit", "applications", "parked"}
-
-  local function encode(fields, from)
-    local out = {}
-    for i = 1, #fields do out[i] = from[fields[i]] end
-    return cmsgpack.pack(out)
-  end
-
-  local function decode(fields, raw, into)
-    local values = cmsgpack.unpack(raw)
-    for i = 1, #fields do into[fields[i]] = values[i] end
-    return into
-  end
 
   -- --- a call -----------------------------------------------------------------------------------
 
@@ -106,7 +80,7 @@ do
   function S.pool(name)
     local pool = C.pools[name]
     if pool == nil then
-      pool = S.read_pool(name, C.ns .. "{" .. name .. "}:") or false
+      pool = S.read_at(name, C.ns .. "{" .. name .. "}:") or false
       C.pools[name] = pool
     end
     return pool or nil
@@ -117,52 +91,52 @@ do
     local pool = {name = name, base = base, key = base .. "pool", seq = 0, tick = 0, queued = 0,
       running = 0, largest = 0, units_per_load = 0, quantum = 0, removed = false, leader = false,
       live = redis.call("ZCARD", base .. "replicas"), until_ = C.now, busy = false, seen = 0,
-      units = 0, lanes = {}, ends = {}, requests = {}, parts = {}}
+      units = 0, lanes = {}, ends = {}, requests = {}, changed = false, packed = false}
     C.pools[name] = pool
     return pool
   end
 
-  function S.read_pool(name, base)
+  function S.read_at(name, base)
     local key = base .. "pool"
-    local flat = redis.call("HGETALL", key)
-    local kept = known[key]
+    local raw = redis.call("GET", key)
+    local pool = known[key]
     known[key] = nil                -- comes back when the call ends well
-    if #flat == 0 then return nil end
-    local same, parts = kept ~= nil, {}
-    for i = 1, #flat, 2 do
-      parts[flat[i]] = flat[i + 1]
-      same = same and kept.parts[flat[i]] == flat[i + 1]
-    end
-    local pool = same and kept or S.decode_pool(name, base, parts)
+    if not raw then return nil end
+    if not pool or pool.packed ~= raw then pool = S.decode_pool(name, base, raw) end
     pool.requests, pool.changed = {}, false
-    for _, lane in ipairs(pool.lanes) do
-      lane.shares, lane.unsynced, lane.dirty = {}, {}, false
-    end
+    for _, lane in ipairs(pool.lanes) do lane.shares, lane.unsynced = {}, {} end
     return pool
   end
 
-  function S.decode_pool(name, base, parts)
-    local pool = decode(POOL, parts[""], {name = name, base = base, key = base .. "pool"})
-    pool.parts, pool.lanes, pool.ends = parts, {}, {}
-    for i, lane in ipairs(pool.lane_names) do
-      pool.lanes[i] = decode(LANE, parts["l|" .. lane], S.bare_lane(pool, lane))
+  function S.decode_pool(name, base, raw)
+    local pool, at = S.read_pool(raw, 1, name, base)
+    pool.packed = raw
+    for i = 1, pool.lane_count do
+      local from = at
+      pool.lanes[i], at = S.read_lane(raw, from, pool)
+      pool.lanes[i].packed = raw:sub(from, at - 1)
+      S.name_lane(pool, pool.lanes[i])
     end
-    for i, id in ipairs(pool.end_ids) do
-      pool.ends[i] = decode(ENDPOINT, parts["e|" .. id], S.bare_endpoint(pool, id))
+    for i = 1, pool.end_count do
+      local from = at
+      pool.ends[i], at = S.read_endpoint(raw, from, pool)
+      pool.ends[i].packed = raw:sub(from, at - 1)
+      S.name_endpoint(pool, pool.ends[i])
     end
     S.derive(pool)
     return pool
   end
 
-  -- What is known of a lane without its record.
-  function S.bare_lane(pool, name)
-    local tail = "|" .. name
-    return {name = name, pool = pool, shares = {}, unsynced = {}, key = pool.base .. "shares" .. tail,
-      order = pool.base .. "order" .. tail, small = pool.base .. "small" .. tail}
+  function S.name_lane(pool, lane)
+    local tail = "|" .. lane.name
+    lane.key, lane.order, lane.small =
+      pool.base .. "shares" .. tail, pool.base .. "order" .. tail, pool.base .. "small" .. tail
   end
 
-  function S.bare_endpoint(pool, id)
-    return {id = id, prefixes = pool.base .. "prefixes|" .. id, recent = pool.base .. "recent|" .. id}
+  function S.name_endpoint(pool, ending)
+    ending.prefixes, ending.recent =
+      pool.base .. "prefixes|" .. ending.id, pool.base .. "recent|" .. ending.id
+    ending.down = S.split(ending.down_by)
   end
 
   function S.write_pool(pool)
@@ -170,41 +144,44 @@ do
     S.write_requests(pool)
     for _, lane in ipairs(pool.lanes) do S.write_shares(lane) end
     if pool.gone then return S.delete_pool(pool) end
-    local out, parts = {}, pool.parts
-    local function put(field, raw)
-      if parts[field] ~= raw then
-        parts[field] = raw
-        out[#out + 1], out[#out + 2] = field, raw
-      end
-    end
-    put("", encode(POOL, pool))
+    pool.lane_count, pool.end_count = #pool.lanes, #pool.ends
+    local parts = {S.pack_pool(pool)}
     for _, lane in ipairs(pool.lanes) do
-      if lane.dirty then put("l|" .. lane.name, encode(LANE, lane)) end
+      if lane.dirty then lane.packed, lane.dirty = S.pack_lane(lane), false end
+      parts[#parts + 1] = lane.packed
     end
     for _, ending in ipairs(pool.ends) do
-      if ending.dirty then put("e|" .. ending.id, encode(ENDPOINT, ending)) end
-      ending.dirty = false
+      if ending.dirty then
+        ending.down_by = table.concat(ending.down, "|")
+        ending.packed, ending.dirty = S.pack_endpoint(ending), false
+      end
+      parts[#parts + 1] = ending.packed
     end
-    if #out > 0 then redis.call("HSET", pool.key, unpack(out)) end
+    local packed = table.concat(parts)
+    if packed ~= pool.packed then redis.call("SET", pool.key, packed) end
+    pool.packed = packed
     known[pool.key] = pool
   end
 
   function S.delete_pool(pool)
-    for _, lane in ipairs(pool.lanes) do S.delete_lane(pool, lane) end
-    for _, ending in ipairs(pool.ends) do S.delete_endpoint(pool, ending) end
+    for _, lane in ipairs(pool.lanes) do S.delete_lane(lane) end
+    for _, ending in ipairs(pool.ends) do S.delete_endpoint(ending) end
     redis.call("DEL", pool.key, pool.base .. "requests", pool.base .. "replicas")
   end
 
-  function S.delete_lane(pool, lane)
+  function S.delete_lane(lane)
     redis.call("DEL", lane.key, lane.order, lane.small)
-    redis.call("HDEL", pool.key, "l|" .. lane.name)
-    pool.parts["l|" .. lane.name] = nil
   end
 
-  function S.delete_endpoint(pool, ending)
+  function S.delete_endpoint(ending)
     redis.call("DEL", ending.prefixes, ending.recent)
-    redis.call("HDEL", pool.key, "e|" .. ending.id)
-    pool.parts["e|" .. ending.id] = nil
+  end
+
+  -- Text of names divided by bars, which no name has.
+  function S.split(text)
+    local out = {}
+    for name in text:gmatch("[^|]+") do out[#out + 1] = name end
+    return out
   end
 
   -- --- shares, requests, accounts ---------------------------------------------------------------
@@ -220,17 +197,9 @@ do
   end
 
   function S.decode_share(lane, tenant, raw)
-    local values = cmsgpack.unpack(raw)
-    local share = {tenant = tenant, lane = lane, flows = {}}
-    local at = #SHARE
-    for i = 1, at do share[SHARE[i]] = values[i] end
-    while at < #values do
-      local flow = {share = share}
-      for i = 1, #FLOW do flow[FLOW[i]] = values[at + i] end
-      table.insert(share.flows, flow)
-      at = at + #FLOW
-    end
-    share.entry_v = share.v
+    local share, at = S.read_share(raw, 1, lane, tenant)
+    local flows = share.flows
+    for i = 1, share.flow_count do flows[i], at = S.read_flow(raw, at, share) end
     return share
   end
 
@@ -248,12 +217,10 @@ do
     for tenant, share in pairs(lane.shares) do
       if share and share.dirty then
         share.dirty = false
-        local out = {}
-        for i = 1, #SHARE do out[i] = share[SHARE[i]] end
-        for _, flow in ipairs(share.flows) do
-          for i = 1, #FLOW do out[#out + 1] = flow[FLOW[i]] end
-        end
-        redis.call("HSET", lane.key, tenant, cmsgpack.pack(out))
+        share.flow_count = #share.flows
+        local packed = S.pack_share(share)
+        for i = 1, share.flow_count do packed = packed .. S.pack_flow(share.flows[i]) end
+        redis.call("HSET", lane.key, tenant, packed)
       end
     end
   end
@@ -262,7 +229,7 @@ do
     local request = pool.requests[id]
     if request == nil then
       local raw = redis.call("HGET", pool.base .. "requests", id)
-      request = raw and decode(REQUEST, raw, {id = id, pool = pool}) or false
+      request = raw and S.read_request(raw, 1, pool, id) or false
       pool.requests[id] = request
     end
     return request or nil
@@ -273,7 +240,7 @@ do
     local flat, all = redis.call("HGETALL", pool.base .. "requests"), {}
     for i = 1, #flat, 2 do
       if pool.requests[flat[i]] == nil then
-        pool.requests[flat[i]] = decode(REQUEST, flat[i + 1], {id = flat[i], pool = pool})
+        pool.requests[flat[i]] = S.read_request(flat[i + 1], 1, pool, flat[i])
       end
     end
     for _, request in pairs(pool.requests) do
@@ -289,7 +256,7 @@ do
       if request and request.gone then
         redis.call("HDEL", key, id)
       elseif request and request.dirty then
-        redis.call("HSET", key, id, encode(REQUEST, request))
+        redis.call("HSET", key, id, S.pack_request(request))
       end
     end
   end
@@ -298,7 +265,8 @@ do
     local account = C.accounts[tenant]
     if account == nil then
       local raw = redis.call("HGET", C.realm .. "accounts", tenant)
-      account = raw and decode(ACCOUNT, raw, {}) or false
+      account = raw and S.read_account(raw, 1) or false
+      if account then account.parked = S.split(account.parked_at) end
       C.accounts[tenant] = account
     end
     return account or nil
@@ -316,11 +284,12 @@ do
     return account
   end
 
-  -- policy: packed {weight, limit or false, applications packed, "" for none}; nil: removed.
+  -- policy: as S.pack_policy made it; nil: removed.
   function S.configure_account(account, policy)
-    local values = policy and cmsgpack.unpack(policy) or {1, false, false}
-    account.weight, account.limit, account.applications = values[1], values[2], values[3]
-    account.dirty = true
+    local weight, limit, applications = "1", "-", false
+    if policy then weight, limit, applications = policy:match("^(%S+) (%S+) (.*)$") end
+    account.weight, account.limit = tonumber(weight), limit ~= "-" and tonumber(limit)
+    account.applications, account.weights, account.dirty = applications, false, true
     return account
   end
 
@@ -329,7 +298,8 @@ do
     if account.queued == 0 and account.running == 0 then
       redis.call("HDEL", key, tenant)
     else
-      redis.call("HSET", key, tenant, encode(ACCOUNT, account))
+      account.parked_at = table.concat(account.parked, "|")
+      redis.call("HSET", key, tenant, S.pack_account(account))
     end
   end
 end

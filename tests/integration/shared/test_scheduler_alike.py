@@ -70,7 +70,7 @@ def test_nothing_is_left_when_everything_is_over(server: RedisServer) -> None:
     with fresh(server) as client:
         twins = Twins(client, Random(7), 5)
         twins.run(200)
-        kinds = {key.decode().split("}")[-1].split("|")[0].strip(":") for key in client.keys()}
+        kinds = {key.decode().split("}")[-1].split("|")[0].strip(":") for key in client.scan_iter()}
         assert kinds <= {
             "pool", "replicas", "shares", "recent", "prefixes", "figures",
             "fl:pools", "fl:revision", "fl:tenants",
