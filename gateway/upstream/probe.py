@@ -21,8 +21,6 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
-import httpx
-
 from gateway.upstream.client import EngineClient
 
 log = logging.getLogger(__name__)
@@ -194,7 +192,7 @@ class _Check:
         """Why the endpoint cannot be used, or None."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                status = await self._status(str(httpx.URL(url).join("/health")))
+                status = await self._status(f"{url.removesuffix('/v1')}/health")
                 if 400 <= status < 500:
                     status = await self._status(f"{url}/models")
         except TimeoutError:

@@ -67,6 +67,15 @@ async def test_a_healthy_endpoint_is_not_reported(prober: EndpointProber, engine
     assert prober.is_healthy("chat", ALICE)
 
 
+async def test_an_engine_below_a_path_is_asked_there(
+    prober: EndpointProber, engines: Engines
+) -> None:
+    """Another service may answer at the host's root."""
+    prober.configure({"chat": ["http://ingress/llm/a/v1"]})
+    await engines.checked()
+    assert set(engines.asked) == {"http://ingress/llm/a/health"}
+
+
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
