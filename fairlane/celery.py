@@ -3,10 +3,11 @@
 import os
 import warnings
 
-from celery import Celery
+from celery import Celery, signals
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # not in its stubs
 
 from fairlane import broker
+from fairlane.children import die_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 
@@ -17,3 +18,9 @@ broker.register()
 app = Celery("fairlane")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["metering", "fairlane"])
+
+
+@signals.beat_embedded_init.connect
+def end_with_worker(**_: object) -> None:
+    """It is a process of its own, and would go on ordering work after a `kill -9` of its worker."""
+    die_with_parent()

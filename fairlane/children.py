@@ -26,7 +26,8 @@ RESTART_AFTER_S = 2.0
 STOP_WITHIN_S = 10.0
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Of the thread that started this process: SIGTERM when it ends, however it ends."""
     if sys.platform == "linux":
         LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -64,7 +65,7 @@ class Children:
                 env=env,
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C reaches the parent, which stops its children in order
-                preexec_fn=_die_with_parent,
+                preexec_fn=die_with_parent,
             )
             return self._running[name]
 

@@ -145,6 +145,12 @@ def mail(address: str) -> dict[str, object]:
     return {**config, "EMAIL_TIMEOUT": 10}
 
 
+def redis_broker() -> dict[str, Any]:
+    """What a worker took and has not done within ten minutes is given to another: longer than any
+    task but one takes, and that one (simulations) may run beside itself."""
+    return {"visibility_timeout": 600, "socket_keepalive": True, "health_check_interval": 30}
+
+
 def broker_folders(base: Path) -> dict[str, str]:
     """Kombu's filesystem transport: a broker that needs no server."""
     queue, control = base / "queue", base / "control"

@@ -190,10 +190,13 @@ globals().update(given.mail(EMAIL_URL))
 
 # --- Celery ---------------------------------------------------------------------------------
 CELERY_BROKER_URL = REDIS_URL or "folder://localhost"
-if not REDIS_URL:
-    CELERY_BROKER_TRANSPORT_OPTIONS = given.broker_folders(FAIRLANE_DATA_DIR / "broker")
+CELERY_BROKER_TRANSPORT_OPTIONS = (
+    given.redis_broker() if REDIS_URL else given.broker_folders(FAIRLANE_DATA_DIR / "broker")
+)
 CELERY_TASK_IGNORE_RESULT = True
-CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_ACKS_LATE = CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # a worker that dies has few tasks with it
+CELERY_BEAT_SCHEDULER = "fairlane.beat:OnlyBeat"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"

@@ -10,6 +10,7 @@ from django.utils import timezone
 
 from fairlane import simulations
 from fairlane.celery import app
+from metering.alone import alone
 from tenants.api import idempotency
 
 
@@ -20,12 +21,14 @@ def run_simulations() -> int:
 
 
 @app.task
+@alone
 def forget_answers() -> int:
     """Of idempotent orders, after a day; and simulations, after a week."""
     return idempotency.forget() + simulations.forget()
 
 
 @app.task
+@alone
 def forget_sessions() -> int:
     """Sessions that are over, and wrong passwords that count no more; returns how many."""
     over: int = Session.objects.filter(expire_date__lt=timezone.now()).delete()[0]

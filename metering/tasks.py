@@ -1,6 +1,7 @@
 """Celery's part: roll-ups, retention, the check of the counters, and alerts.
 
-Each task can run at any time, twice, or after a pause.
+Each task can run at any time, twice, or after a pause. One at a time is what it is for: two at
+once would do the same work.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from metering import history, partitions, verify
 from metering.alerts.delivery import send_due
 from metering.alerts.notices import queue
 from metering.alerts.watch import watch
+from metering.alone import alone
 from metering.models import (
     Alert,
     AlertDelivery,
@@ -55,18 +57,21 @@ KEPT_AS_ROLLUPS: dict[type[Model], str] = {
 
 
 @shared_task
+@alone
 def roll_up() -> int:
     """Count every minute that got records since it was last counted (`rollup.roll_up_minutes`)."""
     return roll_up_minutes()
 
 
 @shared_task
+@alone
 def roll_up_days() -> int:
     """Count the quarters, hours and days of the minutes that were counted since the last time."""
     return roll_up_quarters()
 
 
 @shared_task
+@alone
 def check_ledger(whole: bool = False) -> int:
     """Hold every counter against the ledger and alert where they differ; returns how many do.
     Not `whole`: short and recent windows only (`ledger_check.check`)."""
@@ -75,6 +80,7 @@ def check_ledger(whole: bool = False) -> int:
 
 
 @shared_task
+@alone
 def watch_alerts() -> int:
     """Raise and resolve alerts by the rules in force, and queue who is told of them (also of those
     that were raised elsewhere); returns how many conditions hold."""
@@ -85,12 +91,14 @@ def watch_alerts() -> int:
 
 
 @shared_task
+@alone
 def send_alerts() -> int:
     """Send the alert messages that are due; returns how many."""
     return send_due(datetime.now(UTC))
 
 
 @shared_task
+@alone
 def purge_samples(keep_minutes: float | None = None) -> int:
     """Forget live samples older than that; returns how many."""
     keep = settings.FAIRLANE_KEEP_SAMPLES_MINUTES if keep_minutes is None else keep_minutes
@@ -100,6 +108,7 @@ def purge_samples(keep_minutes: float | None = None) -> int:
 
 
 @shared_task
+@alone
 def purge_records(keep_days: float | None = None, keep_rollups_days: float | None = None) -> int:
     """Forget raw records and corrections, then roll-ups, past budget windows and settled alerts,
     older than that; returns how many rows. What is not rolled up yet keeps its records; on
@@ -119,18 +128,21 @@ def purge_records(keep_days: float | None = None, keep_rollups_days: float | Non
 
 
 @shared_task
+@alone
 def make_partitions() -> int:
     """Of usage records, for the days to come (`metering.partitions`); returns how many."""
     return partitions.make_ahead(datetime.now(UTC))
 
 
 @shared_task
+@alone
 def note_live() -> int:
     """Add the gateways' samples up to minutes and longer; returns how many minutes."""
     return history.note(datetime.now(UTC))
 
 
 @shared_task
+@alone
 def purge_minutes() -> int:
     """Forget minutes, of usage and of live state, that are no longer read; returns how many."""
     before = oldest_minute(datetime.now(UTC))
