@@ -70,14 +70,19 @@
     await window.Plotly.downloadImage({ data: place.data, layout }, { format: "png", width: 1200, height: 560, scale: 2, filename: `fairlane-${button.dataset.png}` });
   });
 
+  // Names that are suggested while somebody types come by htmx, too.
+  const isRefresh = (event) => event.detail.target?.id === "live";
   const stale = document.getElementById("stale");
   for (const failed of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
-    document.body.addEventListener(failed, () => { if (stale) stale.hidden = false; });
+    document.body.addEventListener(failed, (event) => { if (stale && isRefresh(event)) stale.hidden = false; });
   }
-  document.body.addEventListener("htmx:afterSettle", () => { if (stale) stale.hidden = true; });
+  document.body.addEventListener("htmx:afterSettle", (event) => {
+    if (!isRefresh(event)) return;
+    if (stale) stale.hidden = true;
+    draw();
+  });
 
   document.querySelector(".segments.scroll [aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" });
   draw();
-  document.body.addEventListener("htmx:afterSettle", draw);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 })();

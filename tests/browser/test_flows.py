@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -127,7 +128,15 @@ def test_a_key_is_made_and_its_secret_shown_once(
     page: Page, live_server: Any, login: Any, people: dict[str, Any]
 ) -> None:
     login(page, people["admin"])
-    page.goto(live_server.url + "/new/key/?tenant=acme")
+    page.goto(live_server.url + "/new/key/")
+    page.get_by_label("Tenant").press_sequentially("cme")
+    suggested = page.locator("#tenant-names option")
+    expect(suggested).to_have_count(1)
+    assert suggested.first.get_attribute("value") == "acme"
+    page.get_by_label("Tenant").fill("acmee")
+    page.get_by_role("button", name="Create key").click()
+    expect(page.get_by_text("Did you mean acme?")).to_be_visible()
+    page.get_by_label("Tenant").fill("acme")
     page.get_by_label("Name").fill("browser bot")
     page.get_by_role("button", name="Create key").click()
     secret = page.locator("#secret").inner_text()
@@ -152,6 +161,28 @@ def test_the_overview_refreshes_itself_and_keeps_its_charts(
     page.wait_for_function("text => !document.body.innerText.includes(text)", arg=before)
     assert page.locator("#chart-tokens").get_attribute("data-kept") == "yes"
     assert page.locator("#chart-tokens .main-svg").count() > 0
+
+
+def test_a_chart_is_saved_as_a_picture_and_a_refresh_that_fails_is_told_until_one_succeeds(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    login(page, people["admin"])
+    builders.seed_usage(hours=0.3)
+    builders.seed_samples(minutes=5)
+    page.goto(live_server.url + "/?range=15m")
+    with page.expect_download() as saving:
+        page.get_by_role("button", name="Tokens a minute as PNG").click()
+    assert saving.value.suggested_filename == "fairlane-chart-tokens.png"
+    picture = Path(saving.value.path()).read_bytes()
+    assert picture.startswith(b"\x89PNG")
+    assert int.from_bytes(picture[16:20]) == 2400
+    notice = page.get_by_text("The page could not be refreshed")
+    expect(notice).to_be_hidden()
+    page.route("**/?range=15m", lambda route: route.fulfill(status=429, body="no"))
+    expect(notice).to_be_visible()
+    page.screenshot(path=ARTEFACTS / "flow-stale.png")
+    page.unroute("**/?range=15m")
+    expect(notice).to_be_hidden()
 
 
 def test_colours_follow_the_viewers_choice(page: Page, live_server: Any, db: None) -> None:

@@ -1,12 +1,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 from django.test import Client
 
+from metering import selectors
 from tests import builders
+
+
+@pytest.fixture(autouse=True)
+def samples_stay_young(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway is heard of for five seconds; a slow machine takes longer than that for a test."""
+    young = partial(selectors.latest_samples, max_age_s=600.0)
+    monkeypatch.setattr(selectors, "latest_samples", young)
 
 
 @pytest.fixture

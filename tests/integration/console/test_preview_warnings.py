@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from metering import selectors
 from metering.models import BudgetWindow, GatewaySample, UsageRow
 from tenants import preview as previews
 from tenants import services
@@ -22,11 +20,8 @@ pytestmark = [pytest.mark.django_db, pytest.mark.store]
 
 
 @pytest.fixture
-def busy(people: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """acme runs 3 and queues 2, next to globex and initech, and a slow machine forgets it not."""
-    monkeypatch.setattr(
-        selectors, "latest_samples", partial(selectors.latest_samples, max_age_s=600.0)
-    )
+def busy(people: Any) -> None:
+    """acme runs 3 and queues 2, next to globex and initech."""
     at = datetime.now(UTC)
     GatewaySample.objects.create(gateway="host-a:4711", at=at, state=builders.live_state(at))
 
