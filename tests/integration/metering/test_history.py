@@ -115,7 +115,8 @@ def test_hours_are_made_of_minutes():
     assert (found[0], found[1].served) == ((1, ("alice",)), 21)
 
 
-def test_the_worker_catches_up_after_a_pause_and_then_forgets():
+def test_the_worker_catches_up_after_a_pause_and_then_forgets(settings):
+    settings.FAIRLANE_KEEP_MINUTES_DAYS = 3
     now = datetime.now(UTC).replace(second=30, microsecond=0)
     for minutes in (90, 20, 0):
         at = now - timedelta(minutes=minutes)

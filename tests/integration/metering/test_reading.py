@@ -143,7 +143,8 @@ def test_a_page_costs_a_bounded_number_of_queries(django_assert_max_num_queries)
         assert len(selectors.tenant_overview(*HOUR)) == 25
 
 
-def test_old_records_are_forgotten_and_their_roll_ups_stay():
+def test_old_records_are_forgotten_and_their_roll_ups_stay(settings):
+    settings.FAIRLANE_KEEP_MINUTES_DAYS = 3
     now = datetime.now(UTC)
     save(record(at=now - timedelta(days=40)), record(at=now - timedelta(days=1)))
     tasks.roll_up()

@@ -68,6 +68,7 @@ def test_a_great_many_old_records_are_forgotten_in_the_database():
 
 def test_each_kind_is_kept_for_its_own_time(settings):
     settings.FAIRLANE_KEEP_RECORDS_DAYS, settings.FAIRLANE_KEEP_ROLLUPS_DAYS = 50, 60
+    settings.FAIRLANE_KEEP_MINUTES_DAYS = 3
     builders.apply_policy()
     now = datetime.now(UTC)
     for days in (49, 51, 59, 61):

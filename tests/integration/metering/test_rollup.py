@@ -179,7 +179,8 @@ def test_minutes_are_forgotten_by_whole_days_and_the_rest_stays(settings):
     assert sum(day.requests for day in UsageDay.objects.all()) == 6
 
 
-def test_what_is_older_than_minutes_is_counted_by_the_quarter_out_of_records():
+def test_what_is_older_than_minutes_is_counted_by_the_quarter_out_of_records(settings):
+    settings.FAIRLANE_KEEP_MINUTES_DAYS = 3
     at = datetime.now(UTC).replace(minute=7) - timedelta(days=20)
     save(*[record(at=at + timedelta(minutes=n)) for n in range(3)])
     roll_up()
