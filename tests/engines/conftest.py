@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.acceptance.gateway.rig import Rig
+from tests.engines.noted import NOTED
 from tests.engines.process import MAKE, RealEngine, started
 from tests.engines.rig import POOLS, rig
 
@@ -32,3 +33,9 @@ def served(product: Rig, engine: RealEngine) -> Iterator[Rig]:
     """With an engine that has nothing to do."""
     engine.idle()
     return product
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.section("measured, for docs/engines.md")
+    for engine, what, value in NOTED:
+        terminalreporter.write_line(f"{engine:10} {what}: {value}")

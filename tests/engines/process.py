@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.acceptance.stack import answers, free_port, until
 from tests.engines import install, model
+from tests.engines.noted import timed
 
 START_S = 600.0  # vLLM imports torch and warms up; on a busy machine that takes minutes
 SLOTS = 2  # requests that an engine serves at once; more wait in its own queue
@@ -132,7 +133,8 @@ WAITING = {"vllm": "vllm:num_requests_waiting", "llamacpp": "llamacpp:requests_d
 def started(engine: RealEngine) -> Iterator[RealEngine]:
     engine.launch()
     try:
-        engine.ready()
+        with timed(engine.kind, "start"):
+            engine.ready()
         yield engine
     finally:
         engine.stop()

@@ -10,6 +10,7 @@ from tests.acceptance.gateway.caller import CHAT, Call, Caller
 from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
 from tests.engines.asking import began, body, endpoint
+from tests.engines.noted import note
 from tests.engines.process import SLOTS, RealEngine
 
 EACH = 4
@@ -43,6 +44,7 @@ def test_an_urgent_call_passes_those_that_wait_in_the_engine(
     if engine.kind != "vllm":
         pytest.skip("it has no priority")
     order = begun(served, engine, model)
+    note(engine.kind, f"begun in it, pool {model}", " ".join(order))
     assert order[: EACH - 1] == ["urgent"] * (EACH - 1), order
     assert order[1 - EACH :] == ["batch"] * (EACH - 1), order
 

@@ -6,6 +6,7 @@ from tests.acceptance.gateway.caller import CHAT
 from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
 from tests.engines.asking import LONG_TEXT, body, endpoint, told
+from tests.engines.noted import note
 from tests.engines.process import SLOTS, RealEngine
 
 TEXT = "How many tokens is this? " + LONG_TEXT[:200]
@@ -37,6 +38,11 @@ def test_an_estimate_learns_the_engines_way_to_count(served: Rig, engine: RealEn
     for number in range(12):
         answer = alice.chat(**body(CHAT, f"{number}: {LONG_TEXT[: 200 + 30 * number]}", 1))
     row = served.record(answer)
+    note(
+        engine.kind,
+        "estimate / count after twelve calls",
+        f"{row['estimated_cost'] / row['cost']:.2f}",
+    )
     assert abs(row["estimated_cost"] - row["cost"]) / row["cost"] < 0.25, row
 
 
@@ -71,6 +77,7 @@ def test_a_capacity_that_is_learnt_shrinks_to_what_the_engine_takes(
     assert before["auto"]
     calls = [alice.start(**body(CHAT, "Go on.", engine.endless, stream=True)) for _ in range(16)]
     until(lambda: endpoint(served, "auto")["max_running"] <= SLOTS + 2, "it shrinks")
+    note(engine.kind, f"learnt capacity, {SLOTS} places", endpoint(served, "auto")["max_running"])
     for call in calls:
         call.hang_up()
     engine.idle()

@@ -20,6 +20,7 @@ from tests.engines.asking import (
     said,
     told,
 )
+from tests.engines.noted import note
 from tests.engines.process import RealEngine
 
 ROUTES = [CHAT, COMPLETIONS, RESPONSES, MESSAGES]
@@ -92,6 +93,7 @@ def test_a_prompt_that_comes_again_is_told_as_cached(served: Rig, engine: RealEn
     first, second = alice.chat(**asked), alice.chat(**asked)
     prompt, cached, _ = told(second)
     assert told(first)[0] == prompt
+    note(engine.kind, "cached of a prompt that comes again", f"{cached} of {prompt}")
     assert prompt / 2 < cached < prompt
     assert recorded(served.record(second)) == told(second)
 

@@ -10,6 +10,7 @@ from tests.acceptance.gateway.caller import CHAT
 from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
 from tests.engines.asking import body, endpoint
+from tests.engines.noted import note
 from tests.engines.process import RealEngine, llamacpp, started, vllm
 from tests.engines.rig import POOLS, rig
 
@@ -44,6 +45,7 @@ def test_a_capacity_that_is_learnt_grows_to_what_the_engine_takes(
     until(lambda: endpoint(before, "auto").get("max_running") == FIRST, "it begins with 16")
     calls = [alice.start(**body(CHAT, "Go on.", 450, stream=True)) for _ in range(PLACES * 2)]
     until(lambda: endpoint(before, "auto")["max_running"] >= PLACES - 2, "it grows")
+    note(wide.kind, f"learnt capacity, {PLACES} places", endpoint(before, "auto")["max_running"])
     for call in calls:
         call.hang_up()
     wide.idle()
