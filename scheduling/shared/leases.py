@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import structlog
 from redis.asyncio import Redis
+from redis.asyncio.client import PubSub
+from redis.exceptions import ConnectionError as LostConnection
 
 from scheduling.shared.link import OUT_OF_REACH
 from scheduling.shared.wire import Answer, decode, ticket_fields
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 BEAT_S = 1.0
 OLDEST = 256  # waiters that are asked for though nothing seems lost
 PAUSE_S = 0.2
+QUIET_S = 3.0  # without a message: is the channel still there?
 
 log = structlog.get_logger()
 
@@ -44,6 +47,25 @@ class Reaped(NamedTuple):
     replica: str
     state: str  # "queued" or "running"
     charged: float  # what it was settled at
+
+
+async def heard_on(pubsub: PubSub) -> AsyncIterator[dict[str, Any]]:
+    """What comes, until nothing answers a ping.
+
+    Raises:
+        redis.exceptions.ConnectionError
+    """
+    pinged = False
+    while True:
+        message = await pubsub.get_message(timeout=QUIET_S)
+        if message is not None:
+            pinged = False
+            yield message
+        elif pinged:
+            raise LostConnection("the channel is silent")
+        else:
+            await pubsub.ping()
+            pinged = True
 
 
 class Leases:
@@ -194,11 +216,11 @@ class Leases:
             try:
                 async with self._redis.pubsub() as pubsub:
                     await pubsub.subscribe(channel)
-                    async for message in pubsub.listen():
+                    async for message in heard_on(pubsub):
                         if message["type"] == "subscribe":
                             subscribed.set()
                             self._ask_for(list(self._owner.waiters))
-                        else:
+                        elif message["type"] == "message":
                             self._heard(decode(message["data"]))
             except OUT_OF_REACH:
                 await asyncio.sleep(PAUSE_S)

@@ -72,6 +72,11 @@ class Link:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
+    @property
+    def pending(self) -> int:
+        """Calls that have not been answered."""
+        return len(self._calls)
+
     def send(self, call: Call) -> None:
         self._calls.append(call)
         self._wake.set()

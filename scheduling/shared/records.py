@@ -50,7 +50,8 @@ RECORDS = (
     ),
     Record(
         "share",
-        "v running lifted_at slack queued served parked:b last:o last_v:x ground entry:x flow_count",
+        "v running lifted_at slack queued served parked:b last:o last_v:x ground entry:x "
+        "flow_count",
         "lane, tenant",
         "lane = lane, tenant = tenant, entry_v = a1, flows = {}, dirty = false, unsynced = false",
     ),

@@ -98,7 +98,7 @@ class SharedScheduler:
         self.down: set[tuple[str, str]] = set()  # endpoints that this replica found down
         self.leases = Leases(self, redis, lease_s, ended, lost)
         self._waiting: Counter[str] = Counter()  # by tenant
-        self._charges: dict[str, float] = {}
+        self.uncharged: dict[str, float] = {}  # progress that was not told yet
         self._flush: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -144,13 +144,13 @@ class SharedScheduler:
         running = self.running.get(request_id)
         if running is None or cost <= running.charged:
             return
-        running.charged = self._charges[request_id] = cost
+        running.charged = self.uncharged[request_id] = cost
         if self._flush is None:
             self._flush = asyncio.get_running_loop().call_later(CHARGE_S, self._send_charges)
 
     def settle(self, request_id: str, cost: float) -> None:
         running = self.running.pop(request_id, None)
-        self._charges.pop(request_id, None)
+        self.uncharged.pop(request_id, None)
         if running is not None:
             self.call("settle", running.ticket.pool, request_id, float(cost))
 
@@ -165,8 +165,8 @@ class SharedScheduler:
         return Grant(request_id, running.endpoint)
 
     def take_over(self, running: Iterable[tuple[Ticket, str, float]]) -> None:
-        """What was let in elsewhere while Redis was out of reach: ticket, endpoint, charge. It holds
-        its places here from now on, also past an endpoint's limit."""
+        """What was let in elsewhere while Redis was out of reach: ticket, endpoint, charge. It
+        holds its places here from now on, also past an endpoint's limit."""
         by_pool: dict[str, list[Any]] = {}
         for ticket, endpoint, charged in running:
             self.running[ticket.request_id] = Running(ticket, endpoint, charged)
@@ -261,9 +261,9 @@ class SharedScheduler:
                 self.leases.fenced(pool, asked_as)
             elif answer[0] == "empty":
                 self.leases.state_lost(pool, asked_as)
-            self.granted(pool, answer[1])
             if then is not None:
                 then(answer)
+            self.granted(pool, answer[1])
 
         self.link.send(Call(function, self.keys.of(pool), payload, taken, failed))
 
@@ -353,7 +353,7 @@ class SharedScheduler:
 
     def _send_charges(self) -> None:
         self._flush = None
-        charges, self._charges = self._charges, {}
+        charges, self.uncharged = self.uncharged, {}
         by_pool: dict[str, list[tuple[str, float]]] = {}
         for request_id, cost in charges.items():
             by_pool.setdefault(self.running[request_id].ticket.pool, []).append((request_id, cost))
