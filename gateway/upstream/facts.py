@@ -97,9 +97,9 @@ class EngineFacts:
 def _facts(model: str, listed: dict[str, Any], version: Any, by_priority: bool | None) -> Facts:
     data = listed.get("data")
     models = [m for m in data if isinstance(m, dict)] if isinstance(data, list) else []
-    lengths = [m.get("max_model_len") for m in models]
+    lengths = [_context(m) for m in models]
     version = version[:MAX_VERSION_CHARS] if isinstance(version, str) else ""
-    own = next((m for m in models if m.get("id") == model), NOTHING)
+    own = next((m for m in models if _is(m, model)), models[0] if len(models) == 1 else NOTHING)
     identity = {name: own[name] for name in MODEL_FACTS if own.get(name) is not None}
     return Facts(
         version=version,
@@ -108,6 +108,18 @@ def _facts(model: str, listed: dict[str, Any], version: Any, by_priority: bool |
         context_tokens=min((n for n in lengths if type(n) is int and n > 0), default=None),
         by_priority=by_priority,
     )
+
+
+def _context(model: dict[str, Any]) -> Any:
+    """SGLang's and vLLM's way to tell it, or llama.cpp's, which is of each of its slots."""
+    meta = model.get("meta")
+    return model.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, dict) else None)
+
+
+def _is(model: dict[str, Any], name: str) -> bool:
+    """llama.cpp lists one model, under its first alias or its file's name."""
+    aliases = model.get("aliases")
+    return model.get("id") == name or (isinstance(aliases, list) and name in aliases)
 
 
 def _fingerprint(version: str, identity: dict[str, Any]) -> str:

@@ -265,6 +265,28 @@ async def test_what_it_tells_of_itself_is_read_where_it_tells_it(kind: EngineKin
     assert facts.of("chat", A).fingerprint != known.fingerprint
 
 
+async def test_llamacpp_tells_its_slots_context_and_lists_its_one_model_under_any_name() -> None:
+    """As its source writes it (b11434, tools/server/server-context.cpp)."""
+    model = {"id": "gemma.gguf", "aliases": [], "meta": {"n_ctx": 8192, "n_ctx_train": 32768}}
+    props = {"build_info": "b11434-7a1c3f0"}
+
+    def told(request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, json=props if "props" in request.url.path else {"data": [model]})
+
+    policy = snapshot(pool={"engine": "llamacpp", "endpoints": [{"url": A}]})
+    facts = EngineFacts(EngineClient(httpx.MockTransport(told)))
+    await facts.learn(policy.pools["chat"], [])
+    assert facts.context_tokens("chat") == 8192
+    known = facts.of("chat", A).fingerprint
+    for name, value in (("id", "first"), ("aliases", ["chat"])):
+        model[name] = value
+        await facts.learn(policy.pools["chat"], [])
+        assert facts.of("chat", A).fingerprint == known
+    model["meta"] = {"n_ctx": 4096}
+    await facts.learn(policy.pools["chat"], [])
+    assert facts.of("chat", A).fingerprint != known
+
+
 @pytest.mark.parametrize(
     ("kind", "ignored"),
     [("llamacpp", True), ("openai", True), ("llm-d", False), ("vllm", False), ("sglang", False)],
