@@ -8,6 +8,7 @@ import random
 import subprocess
 import sys
 
+import psycopg
 import pytest
 
 from fairlane.environment import ROOT
@@ -17,11 +18,18 @@ CHILD = [sys.executable, "-m", "tests.integration.metering.gateway_that_dies"]
 ROUNDS = 3
 
 
+pytestmark = pytest.mark.store
+
+
 @pytest.fixture
 def home(tmp_path):
-    """Settings of a gateway with a data folder and an SQLite file of its own."""
+    """Settings of a gateway with a data folder and a database of its own."""
     given = {**os.environ, "FAIRLANE_DATA_DIR": str(tmp_path), "SECRET_KEY": "only-for-tests"}
-    given.pop("DATABASE_URL", None)
+    if given["DATABASE_URL"]:
+        name = f"killed_{os.getpid()}"
+        with psycopg.connect(given["DATABASE_URL"], autocommit=True) as server:
+            server.execute(f"CREATE DATABASE {name}")
+        given["DATABASE_URL"] = given["DATABASE_URL"].replace("/postgres?", f"/{name}?")
     subprocess.run([sys.executable, "manage.py", "migrate", "-v0"], cwd=ROOT, env=given, check=True)
     return given
 
