@@ -83,16 +83,16 @@ class Leases:
         self._ended = ended
         self._lost = lost
         self._epochs: dict[str, int] = {}  # of each pool where it is registered
-        self._renewed: dict[str, float] = {}  # when the last renewal was sent that arrived
+        self.renewed: dict[str, float] = {}  # when the last renewal was sent that arrived
         self._unsure: set[str] = set()  # pools where a grant was not taken
-        self._tasks: list[asyncio.Task[None]] = []
+        self.tasks: list[asyncio.Task[None]] = []
 
     def me(self, pool: str) -> str:
         return f"{self._owner.name}.{self._epochs.get(pool, 0)}"
 
     async def start(self) -> None:
         subscribed = asyncio.Event()
-        self._tasks.append(asyncio.create_task(self._listen(subscribed), name="grants from redis"))
+        self.tasks.append(asyncio.create_task(self._listen(subscribed), name="grants from redis"))
         self._owner.send_policy()
         for pool in sorted(self._owner.config.pools):
             self._epochs[pool] = 0
@@ -101,18 +101,18 @@ class Leases:
             self._renewed_at(pool, sent, answer)
         await subscribed.wait()
         await self._look()
-        self._tasks.append(asyncio.create_task(self._beat(), name="lease on redis"))
+        self.tasks.append(asyncio.create_task(self._beat(), name="lease on redis"))
 
     async def close(self) -> None:
-        for task in self._tasks:
+        for task in self.tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self.tasks, return_exceptions=True)
         for pool in self._epochs:
             self._owner.call("leave", pool)
 
     def in_doubt(self, pool: str) -> bool:
         """Whether the lease may have run out, and somebody else holds what this one was granted."""
-        if time.monotonic() - self._renewed.get(pool, 0.0) <= self._lease_s:
+        if time.monotonic() - self.renewed.get(pool, 0.0) <= self._lease_s:
             return False
         self._unsure.add(pool)
         return True
@@ -165,13 +165,21 @@ class Leases:
             await asyncio.sleep(min(BEAT_S, self._lease_s / 3))
             beats += 1
             try:
-                for pool in sorted(self._epochs):
-                    await self._beat_in(pool)
+                await self.renew()
                 await self._look()
             except Exception as error:  # Redis is out of reach: told by the link
                 log.debug("no heartbeat", error=str(error))
             if beats % 5 == 0:
                 self._ask_for(list(self._owner.waiters)[:OLDEST])
+
+    async def renew(self) -> None:
+        """In every pool.
+
+        Raises:
+            StateUnavailable
+        """
+        for pool in sorted(self._epochs):
+            await self._beat_in(pool)
 
     async def _beat_in(self, pool: str) -> None:
         sent, epoch = time.monotonic(), self._epochs[pool]
@@ -193,7 +201,7 @@ class Leases:
         if answer[0] == "gone" and pool not in self._owner.config.pools:
             self._epochs.pop(pool, None)
         elif answer[0] == "done":
-            self._renewed[pool] = sent
+            self.renewed[pool] = sent
             if answer[2]:
                 self._ended([Reaped(*one) for one in answer[2]])
             if pool in self._unsure:

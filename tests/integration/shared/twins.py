@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import isclose
 from random import Random
 from typing import Any
@@ -78,23 +79,30 @@ class Twins:
         *,
         library: Library = LIBRARY,
         applications: tuple[str, ...] = APPLICATIONS,
+        keys: Keys | None = None,
+        pools: tuple[str, ...] = POOLS,
     ) -> None:
         self.client = client
         self.library = library
         self.applications = applications
         self.random = random
         self.tenants = tenants
-        self.keys = Keys()
+        self.keys = keys or Keys()
+        self.names = pools
         self.now = 1_000.0
         self.revision = 0
         self.number = 0
         self.queued: dict[str, Ticket] = {}
         self.running: dict[str, tuple[Ticket, str]] = {}
-        self.pools: set[str] = set()
-        self.config = random_config(random, tenants)
+        self.config = self.random_config()
         self.core = Core(self.config, self.now)
         self.granted = 0
         self.configure(self.config)
+
+    def random_config(self) -> SchedulerConfig:
+        config = random_config(self.random, self.tenants)
+        pools = {name: pool for name, pool in config.pools.items() if name in self.names}
+        return replace(config, pools=pools)
 
     # --- both sides -------------------------------------------------------------------------
 
@@ -123,7 +131,7 @@ class Twins:
         load = random.choice([10, 10, random.randint(1, 250)])
         ticket = Ticket(
             f"r{self.number}",
-            random.choice(POOLS),
+            random.choice(self.names),
             random.choice(LANES),
             f"t{random.randrange(self.tenants)}",
             random.choice(self.applications),
@@ -185,19 +193,19 @@ class Twins:
         self.dispatched(answer)
 
     def health(self) -> None:
-        pool = self.random.choice(POOLS)
+        pool = self.random.choice(self.names)
         endpoint, up = f"{pool}-{self.random.randrange(3)}", self.random.random() < 0.6
         self.core.set_available(pool, endpoint, up)
         self.dispatched(self.call("available", pool, endpoint, up))
 
     def capacity(self) -> None:
-        pool = self.random.choice(POOLS)
+        pool = self.random.choice(self.names)
         given = f"{pool}-0", self.random.randint(1, 4), float(self.random.choice([50, 500]))
         self.core.set_capacity(pool, *given)
         self.dispatched(self.call("capacity", pool, *given))
 
     def reconfigure(self) -> None:
-        self.configure(random_config(self.random, self.tenants))
+        self.configure(self.random_config())
 
     def configure(self, config: SchedulerConfig) -> None:
         self.config = config
