@@ -24,10 +24,10 @@ from gateway.counting import PromptCounter
 from gateway.errors import ApiError, Outcome
 from gateway.estimates import Estimates
 from gateway.exchange import Exchange, HungUp
-from gateway.governor import AdmissionRefused, Governor, Overloaded
+from gateway.governor import AdmissionRefused, Governor, Overloaded, StateLost
 from gateway.identity import Identity, identify, identity_of
 from gateway.incoming import Incoming
-from gateway.lost import lost_place, shed_error
+from gateway.lost import lost_place, shed_error, state_error
 from gateway.relay import Relay, own_headers
 from gateway.run import Run, new_request_id
 from gateway.turns import Turns
@@ -225,6 +225,9 @@ class Calls:
         except NotGranted as lost:
             run.throttle_reason = lost.reason
             raise lost_place(lost, run) from None
+        except StateLost:
+            run.throttle_reason = "state_unavailable"
+            raise state_error() from None
         finally:
             del self.waiting[run.request_id]
             run.trace.placed()
@@ -239,7 +242,9 @@ class Calls:
         """At an engine; at another one where the first fails before the caller has anything."""
         assert run.plan is not None
         run.asked = True
-        self._journal.opened(open_entry(run))
+        entry = open_entry(run)
+        self._journal.opened(entry)
+        self._governor.asked(entry)
         run.deadline = asyncio.get_running_loop().time() + run.plan.pool.timeouts.total
         try:
             await self._run_once(exchange, run, call, asked, bound)

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from gateway.admission import Plan
 from metering.core import refusals
 from metering.core.hold import Admitted, Hold, RateState, Refused
+from metering.journal import OpenEntry
 from metering.seam import Accounts
 from scheduling.core.model import Grant, Ticket
 from scheduling.runtime import LocalScheduler
@@ -41,6 +42,10 @@ class Overloaded(Exception):
         self.lane = lane
 
 
+class StateLost(Exception):
+    """The shared state is out of reach, and the setting says to admit nobody then."""
+
+
 class Place(msgspec.Struct, frozen=True):
     """What an admitted request holds while it runs."""
 
@@ -57,11 +62,14 @@ class Governor(Protocol):
         """Reserve, queue, and wait for a place. When it raises, or is cancelled, nothing is held.
 
         Raises:
-            AdmissionRefused, Overloaded, scheduling.seam.NotGranted
+            AdmissionRefused, Overloaded, StateLost, scheduling.seam.NotGranted
         """
 
     async def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         """Another endpoint with room for a request whose endpoint failed before it answered."""
+
+    def asked(self, entry: OpenEntry) -> None:
+        """An engine is about to be asked: from now on it ends by `settle`, or by its record."""
 
     def charge(self, request_id: str, tokens: int, cost: float) -> None:
         """Tokens and service units received so far, all told."""
@@ -132,6 +140,9 @@ class LocalGovernor:
 
     async def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         return await self.scheduler.retry_elsewhere(request_id, avoid)
+
+    def asked(self, entry: OpenEntry) -> None:
+        """The journal knows."""
 
     def charge(self, request_id: str, tokens: int, cost: float) -> None:
         self.scheduler.charge(request_id, cost)

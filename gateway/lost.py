@@ -9,6 +9,8 @@ from gateway.governor import Overloaded
 from gateway.run import Run
 from scheduling.seam import NotGranted
 
+STATE_LOST_S = 2.0  # when to come back while the shared state is out of reach
+
 
 def shed_error(shed: Overloaded) -> ApiError:
     return ApiError(
@@ -16,6 +18,15 @@ def shed_error(shed: Overloaded) -> ApiError:
         f"The expected wait in lane '{shed.lane.name}' is {shed.wait_s:.0f} s, past its limit of "
         f"{shed.lane.max_queue_seconds:g} s (max_queue_seconds).",
         retry_after_s=shed.wait_s - shed.lane.max_queue_seconds,
+    )
+
+
+def state_error() -> ApiError:
+    return ApiError(
+        Outcome.STATE_UNAVAILABLE,
+        "The gateway cannot reach the state that it shares with others, and lets no call in until "
+        "it can. Try again soon.",
+        retry_after_s=STATE_LOST_S,
     )
 
 

@@ -113,7 +113,12 @@ class Gateway:
         log.info("gateway ready", gateway=self.name, revision=snapshot.revision)
 
     def _make_state(self) -> State:
-        return LocalState(self.name, self._in_thread)
+        if not settings.REDIS_URL:
+            return LocalState(self.name, self._in_thread)
+        from gateway.shared.state import SharedState
+
+        opens = settings.FAIRLANE_STATE_LOSS == "fail-open"
+        return SharedState(self.name, self._in_thread, settings.REDIS_URL, opens=opens)
 
     def _assemble(self, snapshot: PolicySnapshot) -> None:
         self.client = EngineClient(EngineTransport(allowed=settings.FAIRLANE_LINK_LOCAL_ENGINES))
@@ -176,6 +181,7 @@ class Gateway:
             self.calls.counter.close()
         if self._sender is not None:
             await asyncio.to_thread(self._sender.stop)
+        await self.state.aclose()
         await asyncio.to_thread(self.writer.stop, 10.0)
         with suppress(Exception):  # it is in the way of no stop
             await self._remember()

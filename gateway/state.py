@@ -45,8 +45,11 @@ class Change:
 
 
 class State(Protocol):
-    governor: Governor
-    scheduler: Scheduler
+    @property
+    def governor(self) -> Governor: ...
+
+    @property
+    def scheduler(self) -> Scheduler: ...
 
     @property
     def name(self) -> str:
@@ -89,6 +92,8 @@ class LocalState:
         self._gateway = gateway
         self._in_thread = in_thread
         self.accounts = LocalAccounts()
+        self.scheduler: LocalScheduler
+        self.governor: LocalGovernor
 
     async def load(self, snapshot: PolicySnapshot, config: SchedulerConfig, at: datetime) -> None:
         now = time.monotonic()

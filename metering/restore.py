@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Max
@@ -44,12 +45,36 @@ def load_accounts(
 ) -> int:
     """Call after `ledger.recover` and before the first request. Returns the id of the newest
     correction that is contained."""
+    said = read_ledger(snapshot, at)
+    recent = _recent(snapshot, at)
+    accounts.restore(((each.policy, each.used) for each in said.sustained), recent, now, at)
+    return said.correction
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    tenant: str
+    policy: BudgetPolicy
+    used: float
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerSays:
+    sustained: list[Used]  # of each budget whose running window has any
+    correction: int  # the newest one that is contained
+
+
+def read_ledger(snapshot: PolicySnapshot, at: datetime) -> LedgerSays:
     while True:
         correction = newest_correction()
         sustained = list(_sustained(snapshot, at))
         if newest_correction() == correction:  # else one may be in the windows, or not
-            accounts.restore(sustained, _recent(snapshot, at), now, at)
-            return correction
+            return LedgerSays(sustained, correction)
+
+
+def read_recent(snapshot: PolicySnapshot, at: datetime) -> list[PastUse]:
+    """The finished requests of the last minutes."""
+    return list(_recent(snapshot, at))
 
 
 def load_returning(
@@ -61,7 +86,8 @@ def load_returning(
     coming = (budget_index(new).keys() - budget_index(old).keys()).difference(counted)
     if not coming:
         return []
-    return [each for each in _sustained(new, at) if each[0].account in coming]
+    found = _sustained(new, at)
+    return [(each.policy, each.used) for each in found if each.policy.account in coming]
 
 
 def newest_correction() -> int:
@@ -69,7 +95,7 @@ def newest_correction() -> int:
     return Correction.objects.aggregate(newest=Max("id"))["newest"] or 0
 
 
-def _sustained(snapshot: PolicySnapshot, at: datetime) -> Iterator[tuple[BudgetPolicy, float]]:
+def _sustained(snapshot: PolicySnapshot, at: datetime) -> Iterator[Used]:
     running: dict[str, dict[Window, float]] = {}
     for account, start, end, used in BudgetWindow.objects.filter(window_end__gt=at).values_list(
         "account", "window_start", "window_end", "used"
@@ -81,7 +107,8 @@ def _sustained(snapshot: PolicySnapshot, at: datetime) -> Iterator[tuple[BudgetP
                 window = window_at(policy.period, policy.timezone, at)
                 known = running[policy.account]
                 simple = list(known) == [window]
-                yield policy, known[window] if simple else _recount(tenant, policy, window)
+                used = known[window] if simple else _recount(tenant, policy, window)
+                yield Used(tenant, policy, used)
 
 
 def _recount(tenant: str, policy: BudgetPolicy, window: Window) -> float:

@@ -50,7 +50,10 @@ end
 local function take(p, h, use, claim, now)
   use.open = use.open + 1
   local tokens = tokens_to_hold(use, h)
-  local r = { of = h.replica, tokens = tokens, cost = h.cost, bursts = {}, sustained = {} }
+  local r = {
+    of = h.replica, tokens = tokens, cost = h.cost, bursts = {}, sustained = {},
+    demote = claim.demote, alerts = claim.alerts, goes_on = claim.goes_on,
+  }
   r.slot = add(use, now, 1, tokens, tokens)
   for _, it in ipairs(claim.sustained) do
     local c, amount = it[3], it[4]
@@ -68,8 +71,12 @@ end
 
 -- `adopt`: it runs already, on whatever knew of it before; taken without a question.
 local function reserve(p, h, now)
-  if call('HEXISTS', p .. 'open', h.id) == 1 then return { 'again' } end
   local use = load_use(p, now)
+  local before = call('HGET', p .. 'open', h.id)
+  if before then -- asked again, since the answer was lost
+    local r = unpack(before)
+    return { 'admitted', rates(use, now), r.demote, r.alerts, r.goes_on, r.tokens }
+  end
   local claim = { bursts = {}, sustained = {}, refused = {}, alerts = {}, demote = false }
   claim.goes_on = h.interaction ~= nil and goes_on(p, h.interaction, now)
   local refused = not h.adopt and not claim.goes_on and rate_refusal(use, h, now)
@@ -216,22 +223,23 @@ end
 
 -- what the ledger says --------------------------------------------------------------------------------------
 
--- No counter is below the ledger: what is settled here is in the ledger later, never earlier. Not
--- where a correction came that the caller's figures do not contain. Returns what was raised.
+-- What is settled here is in the ledger later, never earlier: a counter that stays below the ledger
+-- has missed something. Returns what each lacks; it is raised by `most` of that at most. Not where a
+-- correction came that the caller's figures do not contain.
 local function floor(p, m, now)
-  local raised = {}
+  local lacks = {}
   for i, b in ipairs(m.budgets) do
     local acct = load_account(p, b.account)
     local c = counter_at(acct, b, m.at, now)
-    raised[i] = 0
-    if acct.corrected <= m.newest and c.from <= m.at and m.at < c.to then
-      raised[i] = math.max(0, b.used - c.used)
-      c.used = math.max(b.used, c.used)
+    lacks[i] = 0
+    if acct.corrected <= m.newest and c.from <= m.at and m.at < c.to and b.used > c.used then
+      lacks[i] = b.used - c.used
+      c.used = math.min(b.used, c.used + (b.most or lacks[i]))
       acct.corrected = m.newest
       save_account(p, b.account, acct, m.at, now)
     end
   end
-  return raised
+  return lacks
 end
 
 -- an entry of the ledger, once, whichever gateway tells of it

@@ -2,69 +2,106 @@
 
 1. `reserve` waits for the server, and fails when that is out of reach: then nothing was taken, or
    what was is given back as soon as it hears again.
-2. `charge`, `settle` and `release` return at once and are never lost: they go out in order and in
-   batches, again and again until the server has them (outbox.py); each counts once.
+2. `charge`, `settle` and `release` return at once and are never lost: the line sends them until the
+   server has heard them; each counts once, however often it is heard.
+3. Of one request only the latest progress is told, some times a second, and none after its end.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
-
-from redis.asyncio import Redis
-from redis.exceptions import RedisError, ResponseError
+from typing import Any, Protocol
 
 from metering.core.accounts import PastUse
 from metering.core.hold import Admitted, Hold, RateState, Refused
 from metering.shared import wire
-from metering.shared.library import STATE, library, prefix
-from metering.shared.outbox import Call, Outbox
+from metering.shared.library import STATE, prefix
 from tenants.core.snapshot import BudgetPolicy, Limits
 
-OUT_OF_REACH = (RedisError, OSError, TimeoutError)
-BATCH = 500  # calls in one pipeline
+PROGRESS_S = 0.2
+
+Call = tuple[str, str, bytes]  # verb, key, message
+
+
+class Line(Protocol):
+    """The way to the server: calls arrive in the order in which they were sent."""
+
+    def send(
+        self,
+        call: Call,
+        then: Callable[[Any], None] | None = None,
+        failed: Callable[[Exception], None] | None = None,
+    ) -> None:
+        """`then` gets the answer. With `failed` it is given up once the server has been out of
+        reach for a while; without, it is sent until it has arrived."""
 
 
 class SharedAccounts:
     """`metering.seam.SharedAccounts`."""
 
-    def __init__(self, redis: Redis, replica: str) -> None:
+    def __init__(self, line: Line, replica: str) -> None:
         self.replica = replica
-        self._redis = redis
-        self._function, self._text = library()
+        self._line = line
         self._windows = wire.Windows()
         self._open: dict[str, tuple[Hold, datetime]] = {}
-        self.outbox = Outbox(self._send)
+        self._progress: dict[str, Call] = {}
 
     @property
-    def open_reservations(self) -> int:
+    def open_ids(self) -> Collection[str]:
         """Of this gateway."""
-        return len(self._open)
+        return self._open.keys()
 
-    # --- requests -------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------
 
     async def reserve(self, hold: Hold, at: datetime) -> Admitted | Refused:
         """
         Raises:
-            OUT_OF_REACH: nothing stays taken.
+            Exception: the server is out of reach; nothing stays taken.
+            ValueError: this request id already has an open reservation.
         """
-        message = wire.reserve(hold, at, self._windows, self.replica)
-        self._open[hold.request_id] = hold, at
+        message = self.begin(hold, at)
         try:
-            answer = await self.call("reserve", prefix(hold.tenant), message)
-            verdict = wire.verdict(hold, at, answer)
+            answer = await self.call("reserve", prefix(hold.tenant), wire.encode(message))
+            return self.decided(hold, at, answer)
         except BaseException:
             self.release(hold.request_id)  # whether the server heard of it is not known
             raise
+
+    def begin(self, hold: Hold, at: datetime) -> wire.Message:
+        """For a function that reserves and does more: its message. `decided` or `release` follows.
+
+        Raises:
+            ValueError: this request id already has an open reservation.
+        """
+        if hold.request_id in self._open:
+            raise ValueError(f"request {hold.request_id} is already reserved")
+        self._open[hold.request_id] = hold, at
+        return wire.reserve(hold, at, self._windows, self.replica)
+
+    def decided(self, hold: Hold, at: datetime, answer: Sequence[Any]) -> Admitted | Refused:
+        verdict = wire.verdict(hold, at, answer)
         if isinstance(verdict, Refused):
-            del self._open[hold.request_id]
+            self.forget(hold.request_id)
         return verdict
+
+    def forget(self, request_id: str) -> None:
+        """The server has taken nothing, or has given it back."""
+        self._open.pop(request_id, None)
+        self._progress.pop(request_id, None)
 
     def charge(self, request_id: str, tokens: int, cost: float) -> None:
         if (found := self._open.get(request_id)) is not None:
+            if not self._progress:
+                asyncio.get_running_loop().call_later(PROGRESS_S, self._tell_progress)
             message = wire.ending(request_id, tokens, cost, datetime.now(UTC))
-            self.outbox.progress(request_id, "charge", prefix(found[0].tenant), message)
+            self._progress[request_id] = "charge", prefix(found[0].tenant), message
+
+    def _tell_progress(self) -> None:
+        calls, self._progress = self._progress, {}
+        for call in calls.values():
+            self._line.send(call)
 
     def settle(self, request_id: str, tokens: int, cost: float) -> None:
         self._end("settle", request_id, tokens, cost)
@@ -72,19 +109,20 @@ class SharedAccounts:
     def release(self, request_id: str) -> None:
         self._end("release", request_id, 0, 0.0)
 
-    def asked(self, request_id: str, entry: bytes) -> None:
+    def asked(self, request_id: str, entry: str) -> None:
         """An engine is asked now: of `entry` its record is made, should this gateway die."""
         if (found := self._open.get(request_id)) is not None:
             message = wire.asked(request_id, entry)
-            self.outbox.put("asked", prefix(found[0].tenant), message)
+            self._line.send(("asked", prefix(found[0].tenant), message))
 
     def _end(self, verb: str, request_id: str, tokens: int, cost: float) -> None:
         found = self._open.pop(request_id, None)
         if found is not None:
             message = wire.ending(request_id, tokens, cost, datetime.now(UTC))
-            self.outbox.put(verb, prefix(found[0].tenant), message, ends=request_id)
+            self._progress.pop(request_id, None)
+            self._line.send((verb, prefix(found[0].tenant), message))
 
-    # --- reading ----------------------------------------------------------------------------------
+    # --- reading ---------------------------------------------------------------------------------
 
     async def rates(self, tenant: str, limits: Limits) -> RateState:
         told = await self.call("rates", prefix(tenant), wire.encode({}))
@@ -106,25 +144,31 @@ class SharedAccounts:
         }
         return {tenant: found.get(tenant, []) for tenant in by_tenant}
 
-    # --- what the ledger says -----------------------------------------------------------------------
+    # --- what the ledger says --------------------------------------------------------------------
 
     async def floor(
         self,
-        used: Mapping[str, Sequence[tuple[BudgetPolicy, float]]],
+        used: Mapping[str, Mapping[BudgetPolicy, float]],
         newest: int,
         at: datetime,
+        most: Mapping[str, float] | None = None,
     ) -> dict[str, float]:
-        """No counter stays below the ledger: account → by how much it was raised. `used` is by
-        tenant, with the corrections up to `newest` contained."""
-        calls = [
-            ("floor", prefix(tenant), wire.ledger_says(pairs, newest, at, self._windows))
-            for tenant, pairs in used.items()
-        ]
+        """Raise counters that are below the ledger, by `most` of an account at most (None: to what
+        the ledger says); account → what it lacked. `used` is by tenant, with the corrections up to
+        `newest` contained."""
+        calls = []
+        for tenant, budgets in used.items():
+            given = [
+                (policy, amount, None if most is None else most.get(policy.account, 0.0))
+                for policy, amount in budgets.items()
+            ]
+            message = wire.ledger_says(given, newest, at, self._windows)
+            calls.append(("floor", prefix(tenant), message))
         answers = await self.call_all(calls)
         return {
             policy.account: units
-            for pairs, raised in zip(used.values(), answers, strict=True)
-            for (policy, _), units in zip(pairs, raised, strict=True)
+            for budgets, lacks in zip(used.values(), answers, strict=True)
+            for policy, units in zip(budgets, lacks, strict=True)
             if units
         }
 
@@ -142,6 +186,10 @@ class SharedAccounts:
             [("past", prefix(tenant), wire.past(past)) for tenant, past in by_tenant.items()]
         )
 
+    def take_over(self, hold: Hold, at: datetime) -> None:
+        """It was let in elsewhere, and is this server's from now on; `adopt` tells it."""
+        self._open[hold.request_id] = hold, at
+
     async def adopt(self) -> None:
         """Tell the server of all that is open here: it may have forgotten."""
         await self.call_all(
@@ -149,13 +197,13 @@ class SharedAccounts:
                 (
                     "reserve",
                     prefix(hold.tenant),
-                    wire.reserve(hold, at, self._windows, self.replica, adopt=True),
+                    wire.encode(wire.reserve(hold, at, self._windows, self.replica, adopt=True)),
                 )
                 for hold, at in self._open.values()
             ]
         )
 
-    # --- other gateways -------------------------------------------------------------------------------
+    # --- other gateways --------------------------------------------------------------------------
 
     async def held_by(
         self, replica: str, tenants: Sequence[str]
@@ -175,40 +223,30 @@ class SharedAccounts:
         """Settle what another gateway left; without a `cost` it never ran."""
         verb = "release" if cost is None else "settle"
         message = wire.ending(request_id, tokens, cost or 0.0, datetime.now(UTC))
-        self.outbox.put(verb, prefix(tenant), message)
+        self._line.send((verb, prefix(tenant), message))
 
     async def ask(self, verb: str, **message: Any) -> Any:
         """Of what belongs to no tenant (replicas.lua)."""
         return await self.call(verb, STATE, wire.encode({"replica": self.replica, **message}))
 
-    # --- the server -----------------------------------------------------------------------------------
+    # --- the server ------------------------------------------------------------------------------
 
     async def call(self, verb: str, key: str, message: bytes) -> Any:
         return (await self.call_all([(verb, key, message)]))[0]
 
     async def call_all(self, calls: Sequence[Call]) -> list[Any]:
-        found: list[Any] = []
-        for start in range(0, len(calls), BATCH):
-            raw = await self._send(calls[start : start + BATCH])
-            found.extend(map(wire.decode, raw))
-        return found
+        loop = asyncio.get_running_loop()
+        waiting: list[asyncio.Future[Any]] = [loop.create_future() for _ in calls]
+        for call, answer in zip(calls, waiting, strict=True):
+            fail = told(answer.set_exception, answer)
+            self._line.send(call, told(answer.set_result, answer), fail)
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        for given in answers:
+            if isinstance(given, BaseException):
+                raise given
+        return answers
 
-    async def _send(self, calls: Sequence[Call]) -> list[bytes]:
-        try:
-            return await self._send_once(calls)
-        except ResponseError as error:
-            if "Function not found" not in str(error):
-                raise
-            await self._redis.function_load(self._text, replace=True)
-            return await self._send_once(calls)
 
-    async def _send_once(self, calls: Sequence[Call]) -> list[bytes]:
-        if len(calls) == 1:
-            return [
-                await self._redis.fcall(self._function, 1, calls[0][1], calls[0][0], calls[0][2])
-            ]
-        pipeline = self._redis.pipeline(transaction=False)
-        for verb, key, message in calls:
-            pipeline.fcall(self._function, 1, key, verb, message)
-        found: list[bytes] = await pipeline.execute()
-        return found
+def told(tell: Callable[[Any], None], answer: asyncio.Future[Any]) -> Callable[[Any], None]:
+    """Whoever waited may have gone."""
+    return lambda what: None if answer.done() else tell(what)

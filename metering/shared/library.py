@@ -1,12 +1,7 @@
-"""The accounts' library of functions for Redis or Valkey: its text, and what it is called.
-
-Its name ends in a hash of the text: gateways of two versions use one server side by side, and a
-function is what the gateway that asks for it was tested with.
-"""
+"""The accounts' functions for Redis or Valkey: their text, and what the keys are called."""
 
 from __future__ import annotations
 
-from hashlib import blake2b
 from pathlib import Path
 
 from metering.core import budgets, interactions, rates
@@ -22,33 +17,24 @@ CONSTANTS = {
 
 PARTS = ("storage", "minute", "budgets", "replicas", "accounts")
 
-# keys: a tenant's prefix, or STATE; arguments: verb, message, and in tests the time
+# keys: a tenant's prefix, or STATE; arguments: `verb message`, and in tests the time
 REGISTER = """
-redis.register_function('{function}', function(keys, args)
-  local now = tonumber(args[3]) or accounts.clock()
-  local answer = accounts[args[1]](keys[1], cmsgpack.unpack(args[2]), now)
+redis.register_function('accounts_' .. VERSION, function(keys, args)
+  local verb, message = args[1]:match('^([%l_]+) (.*)$')
+  local now = tonumber(args[2]) or accounts.clock()
+  local answer = accounts[verb](keys[1], cmsgpack.unpack(message), now)
   return cmsgpack.pack(answer or false)
 end)
 """
 
 
-def accounts_text() -> str:
-    """`local accounts = …`, for a library that decides more than accounts too."""
+def source() -> str:
+    """`local accounts = …` and its function `accounts_VERSION`, for a library that begins with
+    `local VERSION = …` and may hold more."""
     names, values = ", ".join(CONSTANTS), ", ".join(f"{v!r}" for v in CONSTANTS.values())
     here = Path(__file__).parent
     body = "\n".join((here / f"{part}.lua").read_text() for part in PARTS)
-    return f"local {names} = {values}\nlocal accounts = (function()\n{body}\nend)()\n"
-
-
-def named(prefix: str, text: str) -> str:
-    return f"{prefix}_{blake2b(text.encode(), digest_size=6).hexdigest()}"
-
-
-def library() -> tuple[str, str]:
-    """The function's name, and the whole text to load."""
-    text = accounts_text() + REGISTER
-    name = named("fairlane_accounts", text)
-    return name, f"#!lua name={name}\n{text.replace('{function}', name)}"
+    return f"local {names} = {values}\nlocal accounts = (function()\n{body}\nend)()\n{REGISTER}"
 
 
 def prefix(tenant: str) -> str:
@@ -57,3 +43,4 @@ def prefix(tenant: str) -> str:
 
 
 STATE = "fl:replicas:{accounts}:"  # what is of no tenant: who lives, and what is loaded
+LOADED = f"{STATE}loaded"

@@ -1,6 +1,6 @@
 -- Which gateways live, and whether the counters are here: keys of no tenant.
 
--- Says who else is gone, and whether the counters were loaded. A replica that is not on the list any
+-- Says who else is gone and who lives, and whether the counters were loaded. A replica that is not on the list any
 -- more was taken for dead: it joins again under another name.
 local function beat(p, m, now)
   local key = p .. 'alive'
@@ -8,7 +8,7 @@ local function beat(p, m, now)
   call('ZADD', key, string.format('%.17g', now), m.replica)
   local since = string.format('%.17g', now - m.lease_s)
   local gone = call('ZRANGEBYSCORE', key, '-inf', '(' .. since)
-  local live = call('ZCOUNT', key, since, '+inf')
+  local live = call('ZRANGEBYSCORE', key, since, '+inf')
   return { true, gone, call('GET', p .. 'loaded'), live }
 end
 

@@ -1,5 +1,7 @@
 """Holds into messages for the functions of `accounts.lua`, and their answers into verdicts.
 
+The server's MessagePack is of the old kind: it knows text, and no bytes.
+
 Words are those of `metering.core.refusals`, so that a caller cannot tell which accounts refused it.
 """
 
@@ -21,6 +23,7 @@ from tenants.core.snapshot import BudgetPolicy, Limits
 
 encode = msgspec.msgpack.Encoder().encode
 decode = msgspec.msgpack.Decoder().decode
+encode_json = msgspec.json.Encoder().encode
 
 MICROSECOND = timedelta(microseconds=1)
 
@@ -44,6 +47,7 @@ class BudgetMessage(msgspec.Struct, omit_defaults=True):
     from_: int = msgspec.field(name="from", default=0)
     to: int = 0
     used: float | None = None  # what the ledger says
+    most: float | None = None  # by how much it may be raised
 
 
 class Message(msgspec.Struct, omit_defaults=True, kw_only=True):
@@ -65,7 +69,7 @@ class Message(msgspec.Struct, omit_defaults=True, kw_only=True):
     max_queued: int | None = None
     soft_requests: bool = False
     soft_tokens: bool = False
-    entry: bytes | None = None
+    entry: str | None = None
     adopt: bool = False
 
 
@@ -109,28 +113,28 @@ class Windows:
         )
 
 
-def reserve(hold: Hold, at: datetime, windows: Windows, replica: str, adopt: bool = False) -> bytes:
+def reserve(
+    hold: Hold, at: datetime, windows: Windows, replica: str, adopt: bool = False
+) -> Message:
     limits, soft = hold.limits, hold.soft_limits
-    return encode(
-        Message(
-            id=hold.request_id,
-            at=micros(at),
-            replica=replica,
-            tokens=hold.tokens,
-            cost=hold.cost,
-            budgets=[windows.message(policy, at) for policy in hold.budgets],
-            ceiling=hold.ceiling_cost,
-            ceiling_tokens=hold.ceiling_tokens,
-            interaction=hold.interaction or None,
-            queued=hold.queued,
-            rpm=limits.requests_per_minute,
-            tpm=limits.tokens_per_minute,
-            max_running=limits.max_running,
-            max_queued=limits.max_queued,
-            soft_requests="requests_per_minute" in soft,
-            soft_tokens="tokens_per_minute" in soft,
-            adopt=adopt,
-        )
+    return Message(
+        id=hold.request_id,
+        at=micros(at),
+        replica=replica,
+        tokens=hold.tokens,
+        cost=hold.cost,
+        budgets=[windows.message(policy, at) for policy in hold.budgets],
+        ceiling=hold.ceiling_cost,
+        ceiling_tokens=hold.ceiling_tokens,
+        interaction=hold.interaction or None,
+        queued=hold.queued,
+        rpm=limits.requests_per_minute,
+        tpm=limits.tokens_per_minute,
+        max_running=limits.max_running,
+        max_queued=limits.max_queued,
+        soft_requests="requests_per_minute" in soft,
+        soft_tokens="tokens_per_minute" in soft,
+        adopt=adopt,
     )
 
 
@@ -139,7 +143,7 @@ def ending(request_id: str, tokens: int, cost: float, at: datetime) -> bytes:
     return encode(Message(id=request_id, at=micros(at), tokens=tokens, cost=cost))
 
 
-def asked(request_id: str, entry: bytes) -> bytes:
+def asked(request_id: str, entry: str) -> bytes:
     return encode(Message(id=request_id, entry=entry))
 
 
@@ -150,10 +154,18 @@ def about(budgets: Iterable[BudgetPolicy], at: datetime, windows: Windows) -> by
 
 
 def ledger_says(
-    used: Iterable[tuple[BudgetPolicy, float]], newest: int, at: datetime, windows: Windows
+    used: Iterable[tuple[BudgetPolicy, float, float | None]],
+    newest: int,
+    at: datetime,
+    windows: Windows,
 ) -> bytes:
-    """Of `floor`: `newest` is the correction up to which `used` contains them."""
-    given = [windows.message(policy, at, amount) for policy, amount in used]
+    """Of `floor`: budget, what the ledger says, by how much to raise it at most (None: all of it).
+    `newest` is the correction up to which they are contained."""
+    given = []
+    for policy, amount, most in used:
+        message = windows.message(policy, at, amount)
+        message.most = most
+        given.append(message)
     return encode({"budgets": given, "newest": newest, "at": micros(at)})
 
 
@@ -186,21 +198,11 @@ def past(recent: Iterable[PastUse]) -> bytes:
 # --- answers ----------------------------------------------------------------------------------
 
 
-class AlreadyReserved(ValueError):
-    """This request id has an open reservation."""
-
-
 def rate_state(limits: Limits, told: Sequence[Any]) -> RateState:
     return rates_of(limits, *told)
 
 
 def verdict(hold: Hold, at: datetime, answer: Sequence[Any]) -> Admitted | Refused:
-    """
-    Raises:
-        AlreadyReserved
-    """
-    if answer[0] == "again":
-        raise AlreadyReserved(f"request {hold.request_id} is already reserved")
     kind, told, *more = answer
     rates = rate_state(hold.limits, told)
     if kind == "admitted":

@@ -7,9 +7,10 @@ from typing import Any
 import valkey
 
 from metering.shared import wire
-from metering.shared.library import library, prefix
+from metering.shared.library import prefix, source
 
-NAME, TEXT = library()
+NAME = "accounts_test"
+TEXT = f"#!lua name=accounts_test\nlocal VERSION = 'test'\n{source()}"
 
 
 class RedisAccounts:
@@ -23,7 +24,7 @@ class RedisAccounts:
 
     def call(self, verb: str, tenant: str, message: bytes, now: float) -> Any:
         clock = f"{now:.17g}"
-        raw = self._client.fcall(NAME, 1, prefix(tenant), verb, message, clock)
+        raw = self._client.fcall(NAME, 1, prefix(tenant), verb.encode() + b" " + message, clock)
         return wire.decode(raw)
 
     @property
@@ -31,7 +32,9 @@ class RedisAccounts:
         return sum(self._client.hlen(key) for key in self._client.keys("fl:accounts:{*}:open"))
 
     def reserve(self, hold, now, at):
-        message = wire.reserve(hold, at, self._windows, self._replica)
+        if self._client.hexists(f"{prefix(hold.tenant)}open", hold.request_id):
+            raise ValueError(f"{hold.request_id} is already reserved")  # as SharedAccounts
+        message = wire.encode(wire.reserve(hold, at, self._windows, self._replica))
         answer = self.call("reserve", hold.tenant, message, now)
         self._tenants[hold.request_id] = hold.tenant
         return wire.verdict(hold, at, answer)
@@ -59,7 +62,8 @@ class RedisAccounts:
         return wire.shown(budgets, self.call("shown", "alice", message, now), at)
 
     def restore(self, used, recent, now, at):
-        message = wire.ledger_says(used, 0, at, self._windows)
+        given = [(policy, amount, None) for policy, amount in used]
+        message = wire.ledger_says(given, 0, at, self._windows)
         self.call("floor", "alice", message, now)
         by_tenant: dict[str, list] = {}
         for each in recent:

@@ -22,3 +22,10 @@ def client(server: RedisServer) -> Iterator[valkey.Valkey]:
         made.flushall()
         made.function_load(TEXT, replace=True)
         yield made
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    """A server of the test's own, to be killed."""
+    with redis_server() as started:
+        yield started

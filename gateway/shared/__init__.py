@@ -1,0 +1,1 @@
+"""The gateway's counters and queues on a server that all gateways share."""

@@ -1,0 +1,120 @@
+"""One gateway on its own while the shared state is out of reach (`fail-open`), with its part.
+
+1. Of everything that is counted for all gateways together it takes one part in so many as were last
+   seen alive: requests and load of an endpoint, a tenant's requests and tokens a minute, its burst
+   budget, `max_running` and `max_queued`. At least one of each.
+2. What it runs already from before counts against its part of the endpoints.
+3. Sustained budgets are whole: they begin at the last numbers known and follow the ledger, which
+   every gateway writes, so they may be overrun by what runs and what ended in some seconds.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace as changed
+from datetime import datetime
+from typing import Any
+
+from msgspec.structs import replace
+
+from gateway.admission import Plan
+from gateway.governor import LocalGovernor, Place
+from metering.core.accounts import LocalAccounts
+from metering.restore import Used
+from scheduling.core.model import EndpointConfig, PoolConfig, SchedulerConfig, TenantConfig
+from scheduling.runtime import LocalScheduler
+from tenants.core.snapshot import BudgetPolicy, Limits
+
+Taken = Mapping[tuple[str, str], tuple[int, float]]  # by pool and endpoint: requests, load
+
+
+def part_of(whole: int | None, parts: int) -> int | None:
+    return whole and max(1, whole // parts)
+
+
+def config_part(config: SchedulerConfig, parts: int, taken: Taken) -> SchedulerConfig:
+    return SchedulerConfig(
+        config.lanes,
+        {name: _pool_part(pool, parts, taken) for name, pool in config.pools.items()},
+        {name: _tenant_part(tenant, parts) for name, tenant in config.tenants.items()},
+    )
+
+
+def _pool_part(pool: PoolConfig, parts: int, taken: Taken) -> PoolConfig:
+    def part(end: EndpointConfig) -> EndpointConfig:
+        running, load = taken.get((pool.name, end.id), (0, 0.0))
+        return changed(
+            end,
+            max_running=max(0, (part_of(end.max_running, parts) or 0) - running),
+            max_load=max(0.0, end.max_load / parts - load),
+        )
+
+    return changed(pool, endpoints=tuple(map(part, pool.endpoints)))
+
+
+def _tenant_part(tenant: TenantConfig, parts: int) -> TenantConfig:
+    return changed(tenant, max_running=part_of(tenant.max_running, parts))
+
+
+def limits_part(limits: Limits, parts: int) -> Limits:
+    return changed(
+        limits,
+        requests_per_minute=part_of(limits.requests_per_minute, parts),
+        tokens_per_minute=part_of(limits.tokens_per_minute, parts),
+        max_running=part_of(limits.max_running, parts),
+        max_queued=part_of(limits.max_queued, parts),
+    )
+
+
+def budget_part(policy: BudgetPolicy, parts: int) -> BudgetPolicy:
+    if policy.period is not None:
+        return policy
+    refill = policy.refill_per_second / parts
+    return changed(policy, cost=policy.cost / parts, refill_per_second=refill)
+
+
+class Apart:
+    def __init__(self, config: SchedulerConfig, parts: int, taken: Taken) -> None:
+        self.parts = parts
+        self._asked_for = (config, dict(taken))
+        self.accounts = LocalAccounts()
+        self.scheduler = LocalScheduler(config_part(config, parts, taken))
+        self.governor = LocalGovernor(self.accounts, self.scheduler)
+        self.running: dict[str, tuple[Plan, Place]] = {}  # let in here
+
+    def configure(self, config: SchedulerConfig, taken: Taken) -> None:
+        if (config, taken) != self._asked_for:
+            self._asked_for = (config, dict(taken))
+            self.scheduler.configure(config_part(config, self.parts, taken))
+
+    async def admit(self, plan: Plan) -> Place:
+        hold = replace(
+            plan.hold,
+            limits=limits_part(plan.hold.limits, self.parts),
+            budgets=tuple(budget_part(each, self.parts) for each in plan.hold.budgets),
+        )
+        place = await self.governor.admit(replace(plan, hold=hold))
+        self.running[hold.request_id] = plan, place
+        return place
+
+    def settle(self, request_id: str, tokens: int, cost: float) -> None:
+        self.running.pop(request_id, None)
+        self.governor.settle(request_id, tokens, cost)
+
+    def budgets(
+        self, budgets: Mapping[str, Sequence[BudgetPolicy]], at: datetime
+    ) -> dict[str, list[dict[str, Any]]]:
+        now = time.monotonic()
+        return {
+            tenant: self.accounts.budgets(tuple(budget_part(b, self.parts) for b in own), now, at)
+            for tenant, own in budgets.items()
+        }
+
+    def raise_to(self, said: Iterable[Used], at: datetime) -> None:
+        """No counter stays below what is known elsewhere."""
+        now = time.monotonic()
+        for each in said:
+            [shown] = self.accounts.budgets((each.policy,), now, at)
+            if each.used > shown["used"]:
+                self.accounts.correct(each.policy, each.used - shown["used"], now, at)

@@ -1,0 +1,32 @@
+from collections.abc import Iterator
+
+import pytest
+
+from tests.acceptance.shared.deployment import Deployment, deployment
+
+
+def daily() -> dict[str, object]:
+    return {"name": "daily", "kind": "sustained", "cost": 200, "period": "day"}
+
+
+TENANTS = {
+    "alice": {"budgets": [daily()]},
+    "bob": {"limits": {"max_running": 2}},
+    "heavy": {"weight": 3},
+    "light": {"weight": 1},
+    "left": {"budgets": [daily()]},
+}
+
+
+@pytest.fixture(scope="package")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    with deployment(tmp_path_factory.mktemp("shared"), TENANTS) as started:
+        yield started
+
+
+@pytest.fixture
+def pair(running: Deployment) -> Iterator[Deployment]:
+    """Two gateways and an engine that behaves, until a test says otherwise."""
+    running.engine.script()
+    yield running
+    running.engine.script()

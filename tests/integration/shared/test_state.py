@@ -1,0 +1,175 @@
+"""The state that gateways share: budgets over all, one gateway that dies, and a server that does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from gateway.governor import AdmissionRefused, StateLost
+from gateway.shared import state as shared_state
+from metering.restore import LedgerSays, Used
+from tests.integration.shared.gateways import Gateway, entry, plan, policy, until
+from tests.redis_server import RedisServer
+
+DAILY = {"name": "daily", "kind": "sustained", "cost": 1_000, "period": "day"}
+COST = 50.0  # of one request of the cast, estimated
+
+Start = Callable[..., Awaitable[Gateway]]
+
+
+@pytest.fixture
+def ledger(monkeypatch: pytest.MonkeyPatch) -> list[Used]:
+    said: list[Used] = []
+    monkeypatch.setattr(shared_state, "read_ledger", lambda *_: LedgerSays(list(said), 0))
+    monkeypatch.setattr(shared_state, "read_recent", lambda *_: [])
+    monkeypatch.setattr(shared_state.CorrectionFeed, "read", lambda _: [])
+    return said
+
+
+@pytest.fixture
+async def start(
+    redis: RedisServer, ledger: list[Used], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Start]:
+    monkeypatch.setattr(shared_state, "FLOOR_S", 0.1)
+    made: list[Gateway] = []
+
+    async def start(name: str, opens: bool = False, **policy_of: Any) -> Gateway:
+        gateway = Gateway(name, redis.url, opens, policy(**policy_of))
+        made.append(await gateway.start())
+        return gateway
+
+    yield start
+    for gateway in made:
+        await gateway.stop()
+
+
+async def test_one_budget_for_all_gateways(start: Start) -> None:
+    budgets = {"budgets": [{**DAILY, "cost": 3 * COST}], "places": 9}
+    one, two = await start("one", **budgets), await start("two", **budgets)
+    tried = [
+        gateway.admit(f"{name}{n}") for n in range(4) for name, gateway in (("a", one), ("b", two))
+    ]
+    ended = await asyncio.gather(*tried, return_exceptions=True)
+    refused = [e for e in ended if isinstance(e, AdmissionRefused)]
+    assert 1 <= len(ended) - len(refused) <= 3
+    for task, gateway in zip(tried, [one, two] * 4, strict=True):
+        if not task.exception():
+            gateway.state.settle(task.result().grant.request_id, 30, COST)
+    await until(lambda: not one.state.accounts.open_ids, "settled")
+    shown = await one.budget()
+    assert shown["used"] == (len(ended) - len(refused)) * COST
+    assert shown["reserved"] == 0
+
+
+async def test_a_place_that_one_gives_back_is_the_others(start: Start) -> None:
+    one, two = await start("one", places=1), await start("two", places=1)
+    await one.admit("a")
+    waits = two.admit("b")
+    await until(two.state.scheduler.waiting, "it waits")
+    one.state.settle("a", 30, COST)
+    assert (await waits).grant.request_id == "b"
+    two.state.settle("b", 30, COST)
+
+
+async def test_what_a_dead_gateway_held_is_settled_once_with_its_record(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared_state, "LEASE_S", 1.5)
+    monkeypatch.setattr(shared_state, "BEAT_S", 0.2)
+    budgets = {"budgets": [DAILY], "places": 2}
+    one, two = await start("one", **budgets), await start("two", **budgets)
+    await one.admit("asked")
+    one.state.asked(entry(plan(one.snapshot, "asked")))
+    await one.admit("granted")
+    waiting = one.admit("waiting")
+    await until(one.state.scheduler.waiting, "one waits")
+    held = (await two.budget())["reserved"]
+    assert held > 0
+    await one.cut_off()
+    with pytest.raises(StateLost):
+        await waiting
+    await until(lambda: two.journal.records, "the dead gateway's record")
+    records = two.journal.records
+    assert [(r.request_id, r.usage_source, r.throttle_reason) for r in records] == [
+        ("asked", "estimated", "gateway_restart")
+    ]
+    while (shown := await two.budget())["reserved"]:
+        await asyncio.sleep(0.02)
+    assert shown["used"] == records[0].cost
+    assert (await two.admit("next")).grant.request_id == "next"
+    two.state.settle("next", 30, COST)
+
+
+async def test_closed_nobody_is_let_in_while_the_server_is_away_and_what_runs_is_settled_after(
+    start: Start, redis: RedisServer, ledger: list[Used]
+) -> None:
+    one = await start("one", budgets=[DAILY], places=1)
+    await one.admit("runs")
+    waits = one.admit("waits")
+    await until(one.state.scheduler.waiting, "it waits")
+    redis.kill()
+    with pytest.raises(StateLost):
+        await waits
+    with pytest.raises(StateLost):
+        await one.admit("new")
+    assert one.state.name == "lost"
+    redis.start()
+    await until(lambda: one.state.name == "shared", "it is back")
+    shown = await one.budget()
+    assert shown["reserved"] > 0  # of what still runs
+    one.state.settle("runs", 30, 70.0)
+    assert (await one.admit("next")).grant.request_id == "next"
+    one.state.settle("next", 30, COST)
+    while (shown := await one.budget())["reserved"]:
+        await asyncio.sleep(0.02)
+    assert shown["used"] == 70.0 + COST
+
+
+async def test_an_empty_server_is_loaded_from_the_ledger(
+    start: Start, redis: RedisServer, ledger: list[Used]
+) -> None:
+    one = await start("one", budgets=[DAILY])
+    ledger.append(Used("alice", one.snapshot.tenants["alice"].budgets[0], 400.0))
+    redis.kill()
+    redis.start()
+    await until(lambda: one.state.name == "shared", "it is back")
+    while (await one.budget())["used"] != 400.0:
+        await asyncio.sleep(0.02)
+
+
+async def test_a_counter_that_stays_below_the_ledger_is_raised(
+    start: Start, ledger: list[Used]
+) -> None:
+    one = await start("one", budgets=[DAILY])
+    ledger.append(Used("alice", one.snapshot.tenants["alice"].budgets[0], 25.0))
+    while (await one.budget())["used"] != 25.0:
+        await asyncio.sleep(0.02)
+
+
+async def test_open_each_goes_on_with_its_part_and_hands_over_what_it_let_in(
+    start: Start, redis: RedisServer, ledger: list[Used]
+) -> None:
+    given: dict[str, Any] = {"opens": True, "budgets": [{**DAILY, "cost": 9_000}], "places": 4}
+    one, two = await start("one", **given), await start("two", **given)
+    await until(lambda: len(one.state._live_replicas) == 2, "both are seen")
+    await one.admit("before")
+    redis.kill()
+    await until(lambda: one.state.name == two.state.name == "apart", "both are apart")
+    await one.admit("apart")  # two of four places are its own, and one is taken
+    waits = one.admit("waits")
+    await until(lambda: one.state._apart.scheduler.waiting(), "it waits")
+    await asyncio.gather(two.admit("its-1"), two.admit("its-2"))
+    redis.start()
+    await until(lambda: one.state.name == two.state.name == "shared", "both are back")
+    four = {"before", "apart", "its-1", "its-2"}
+    for gateway, ids in ((one, ("before", "apart")), (two, ("its-1", "its-2"))):
+        for id in ids:
+            gateway.state.settle(id, 30, COST)
+    assert (await waits).grant.request_id == "waits"
+    one.state.settle("waits", 30, COST)
+    while (shown := await one.budget())["reserved"]:
+        await asyncio.sleep(0.02)
+    assert shown["used"] == (len(four) + 1) * COST
