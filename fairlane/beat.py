@@ -22,6 +22,7 @@ log = structlog.get_logger("fairlane.beat")
 
 class OnlyBeat(PersistentScheduler):
     _held: Held | None = None
+    _store: Any = None  # the open file
 
     def setup_schedule(self) -> None:
         """Once the lock is ours: the file may be that of another on this machine."""
