@@ -155,7 +155,7 @@ DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 2**20  # a policy of 10 000 tenants in a form 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
         "default-src": [SELF],
-        "img-src": [SELF, "data:"],
+        "img-src": [SELF, "data:", "blob:"],  # Plotly draws a PNG from a blob of its own
         "style-src": [SELF, "'unsafe-inline'"],  # Plotly sets inline styles on its own nodes
         "object-src": [NONE],
         "base-uri": [SELF],
