@@ -32,7 +32,7 @@ ARGUMENTS = [
 
 
 REFUSED = ("status of 4", "Status Error Code 4")  # as the browser says it, and as htmx does
-PATIENCE_MS = 30_000  # longer than any page's own poll takes, on a machine that is busy
+PATIENCE_MS = 60_000  # longer than any page's own poll takes, on a machine that is busy
 expect.set_options(timeout=PATIENCE_MS)
 
 

@@ -71,7 +71,8 @@ def traffic(served: Stack, callers: dict[str, int]) -> Iterator[None]:
 
 def live(served: Stack, token: str) -> dict[str, Any]:
     headers = {"Authorization": f"Token {token}"}
-    gateways = httpx.get(f"{served.url}/api/v1/live/", headers=headers).json()["gateways"]
+    answer = httpx.get(f"{served.url}/api/v1/live/", headers=headers, timeout=60)
+    gateways = answer.json()["gateways"]
     state: dict[str, Any] = gateways[0] if gateways else {}
     return state
 

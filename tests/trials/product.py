@@ -56,7 +56,7 @@ def policy(stub_port: int, **changes: Any) -> dict[str, Any]:
                 "model": "chat",
                 "endpoints": [{"url": url} for url in ends],
                 "capacity": {"max_running": 16, "max_running_tokens": 10**7},
-                "timeouts": {"connect": 2, "first_token": 1, "idle": 1, "total": 5},
+                "timeouts": {"connect": 10, "first_token": 5, "idle": 5, "total": 30},
             }
         ],
         "tenants": [{"name": name, "tier": "open"} for name in TENANTS],
@@ -148,7 +148,7 @@ class Product:
     def held(self) -> float:
         return float(sum(budget["reserved"] for budget in self.budgets().values()))
 
-    def settled(self, rows: int | None = None, patience_s: float = 20.0) -> None:
+    def settled(self, rows: int | None = None, patience_s: float = PATIENCE_S) -> None:
         """Wait until nothing is open and all rows are there; what is left then is the finding."""
         began = datetime.now(UTC)
 

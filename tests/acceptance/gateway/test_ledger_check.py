@@ -17,7 +17,7 @@ def daily(cost: float) -> list[dict[str, Any]]:
 
 def verify(rig: Rig, *options: str, fails: bool = False) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(
-        rig.stack.manage("usage", "verify", "--json", *options, fails=fails)
+        rig.stack.manage("usage", "verify", "--json", "--wait", "120", *options, fails=fails)
     )
     return found
 

@@ -43,10 +43,10 @@ def test_it_says_where_it_is_and_that_it_is_simulated_and_ends_cleanly(entry, en
     with started(entry, "--profile", "fast", "--model", "m", "alias") as (process, line):
         url = re.search(r"http://127\.0\.0\.1:\d+", line)[0]
         assert "imulated" in line
-        answer = httpx.post(f"{url}{CHAT}", json=chat() | {"model": "alias"}, timeout=20)
+        answer = httpx.post(f"{url}{CHAT}", json=chat() | {"model": "alias"}, timeout=60)
         assert answer.json()["model"] == "alias"
         process.send_signal(end)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=60)
         assert (process.returncode, errors) == (0, "")
 
 

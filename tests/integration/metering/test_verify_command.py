@@ -62,8 +62,8 @@ def test_repair_mends_exits_with_0_and_ends_the_alert():
     assert (entry.actor, entry.reason) == ("olga", "by hand")
 
 
-def test_a_gateway_that_does_not_answer_is_named(now):
-    write_sample("g1", {"gateway": "g1"}, now)
+def test_a_gateway_that_does_not_answer_is_named():
+    write_sample("g1", {"gateway": "g1"}, datetime.now(UTC))
     status, text = run("verify", "--json", "--wait", "0")
     assert (status, json.loads(text)["gateways_not_compared"]) == (0, ["g1"])
 

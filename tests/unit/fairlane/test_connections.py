@@ -16,7 +16,7 @@ from fairlane.connections import CountedHttp, bound
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 POST = b"POST /refused HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

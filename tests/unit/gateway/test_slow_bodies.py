@@ -20,7 +20,7 @@ HEAD = (
     b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n"
     b"Authorization: Bearer " + SECRET["alice"] + b"\r\n\r\n"
 )
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
 
 
 @asynccontextmanager

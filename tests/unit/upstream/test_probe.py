@@ -35,13 +35,13 @@ class Engines:
         self.events.put_nowait((pool, url, healthy, reason))
 
     async def next_event(self) -> Event:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             return await self.events.get()
 
     async def checked(self, times: int = 3) -> None:
         """Wait for some more checks to be over."""
         target = len(self.asked) + times
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(self.asked) < target:
                 await asyncio.sleep(0.001)
 
