@@ -61,8 +61,7 @@ class EngineClient:
         )
         response = await self._transport.handle_async_request(request)
         timeouts["read"] = None  # from here on `iterate` keeps time; transports look at each read
-        response.request = request
-        return response
+        return response  # without its request: that would hold the body as long as a stream runs
 
     def iterate(
         self,

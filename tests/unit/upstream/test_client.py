@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable
 
 import httpx
@@ -58,7 +60,6 @@ async def test_what_is_sent_is_what_was_given() -> None:
     assert (request.method, str(request.url)) == ("POST", URL)
     assert request.content == b'{"model":"m"}'
     assert request.headers["x-request-id"] == "r1"
-    assert response.request is request
     assert [piece async for piece in client.iterate(response, 60)] == [b"pong"]
     await client.aclose()
 
@@ -83,14 +84,29 @@ async def test_a_get_has_no_length() -> None:
 
 async def test_each_limit_reaches_the_transport_and_the_body_is_left_to_iterate() -> None:
     limits: list[dict[str, float | None]] = []
+    seen: list[httpx.Request] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
+        seen.append(request)
         limits.append(dict(request.extensions["timeout"]))
-        return httpx.Response(200, request=request)
+        return httpx.Response(200)
+
+    await send(client_for(answer))
+    assert limits == [{"connect": 5, "pool": 5, "write": 120, "read": 120}]
+    assert seen[0].extensions["timeout"]["read"] is None
+
+
+async def test_an_answer_under_way_does_not_hold_the_body_that_was_asked() -> None:
+    asked: list[weakref.ref[httpx.Request]] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(weakref.ref(request))
+        return httpx.Response(200, stream=Stream(b"pong"))
 
     response = await send(client_for(answer))
-    assert limits == [{"connect": 5, "pool": 5, "write": 120, "read": 120}]
-    assert response.request.extensions["timeout"]["read"] is None
+    assert response.status_code == 200
+    gc.collect()
+    assert asked[0]() is None
 
 
 async def iterate_until_late(stream: Stream, **limits: float) -> tuple[list[bytes], str]:
