@@ -54,7 +54,7 @@ from scheduling.runtime import LocalScheduler
 from tenants.core.compile import KeyGrant, compile_snapshot
 from tenants.core.snapshot import PolicySnapshot
 from tenants.core.validation import validate
-from tests.bench.gateway_cpu import PLAIN, policy
+from tests.bench.gateway.asked import PLAIN, policy
 
 AT_ONCE = 16
 SECRET = b"sk-of-globex"
