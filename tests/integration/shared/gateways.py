@@ -16,6 +16,7 @@ from metering.core.cut import Cut
 from metering.core.record import UsageRecord
 from metering.journal import OpenEntry
 from tenants.core.snapshot import PolicySnapshot
+from tests.calm import calm_zone
 from tests.unit.gateway import cast
 from tests.unit.gateway.cast import A
 
@@ -33,6 +34,7 @@ class Lines:
 
 def policy(places: int = 2, **alice: Any) -> PolicySnapshot:
     one = {"max_running": places, "max_running_tokens": 100_000}
+    alice = {"timezone": calm_zone(), **alice}
     return cast.snapshot(alice=alice, pool={"endpoints": [{"url": A}], "capacity": one})
 
 
