@@ -11,7 +11,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -253,6 +253,15 @@ class Rig:
         assert len(found) == 1
         record: dict[str, Any] = found[0]
         return record
+
+
+def kept(folder: Path) -> dict[str, bytes]:
+    """What all files hold at the moment; a message to the worker is gone once it is taken."""
+    found = {}
+    for path in folder.rglob("*"):
+        with suppress(FileNotFoundError, IsADirectoryError):
+            found[str(path.relative_to(folder))] = path.read_bytes()
+    return found
 
 
 def rows(folder: Path, tenant: str) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ import json
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -15,7 +14,7 @@ import pytest
 
 from tests.acceptance.gateway.caller import Answer, Caller
 from tests.acceptance.gateway.engine import Asked, OwnEngine, own_engine
-from tests.acceptance.gateway.rig import Rig
+from tests.acceptance.gateway.rig import Rig, kept
 from tests.acceptance.stack import PATIENCE_S, until
 
 PROMPT, ANSWER = "SecretPrompt7281", "SecretAnswer9310"
@@ -100,20 +99,16 @@ def test_no_word_of_a_caller_or_an_engine_is_kept_whatever_the_route(
         assert alice.send("/v1/chat/completions", broken).answer().status == 400
     assert last is not None
     rig.records(alice.tenant, count + 2)
-    kept = {path.name: path.read_bytes() for path in files(rig.stack.folder)}
-    kept["/metrics"] = rig.metrics().encode()
-    kept["/api/v1/usage/records/"] = json.dumps(
+    found = kept(rig.stack.folder)
+    found["/metrics"] = rig.metrics().encode()
+    found["/api/v1/usage/records/"] = json.dumps(
         rig.ask("GET", f"/usage/records/?tenant={alice.tenant}")
     ).encode()
     secret = alice.key.rpartition("_")[2]
-    assert b'"call ended"' in kept["serve.log"]
-    for name, content in kept.items():
+    assert b'"call ended"' in found["serve.log"]
+    for name, content in found.items():
         for word in (PROMPT, ANSWER, secret):
             assert word.encode() not in content, (name, word)
-
-
-def files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
 
 
 # --- one request inside another -------------------------------------------------------------

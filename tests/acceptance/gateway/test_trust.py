@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
-
 import pytest
 
 from tests.acceptance.gateway.caller import CHAT, HELLO
-from tests.acceptance.gateway.rig import Rig
+from tests.acceptance.gateway.rig import Rig, kept
 from tests.acceptance.stack import until
 
 MADE_UP = "fl_nobody_ThisKeyWasNeverMadeByAnybody0123456789"
@@ -109,20 +105,12 @@ def test_no_key_is_kept_anywhere(rig: Rig) -> None:
     answer = alice.chat()
     rig.record(answer)
     secret = alice.key.rpartition("_")[2]
-    written = dict(files(rig.stack.folder))
+    written = kept(rig.stack.folder)
     written["/metrics"] = rig.metrics().encode()
     assert any(answer.id.encode() in content for content in written.values())
     for name, content in written.items():
         assert MADE_UP.encode() not in content, name
         assert secret.encode() not in content, name
-
-
-def files(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """All that is written, but for what the running product deletes meanwhile."""
-    for path in folder.rglob("*"):
-        with suppress(FileNotFoundError):
-            if path.is_file():
-                yield str(path), path.read_bytes()
 
 
 def test_malformed_calls_take_no_slot(rig: Rig) -> None:

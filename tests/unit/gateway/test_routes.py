@@ -8,10 +8,11 @@ from typing import Any, get_args
 
 import httpx
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.wire.routes import ROUTES, Kind
+from tests.fuzz import examples
 from tests.unit.gateway.cast import snapshot
 from tests.unit.gateway.world import ASKED, Caller, World, never, streamed
 from tests.unit.wire.frames import STOPPED, begun, finish, said, token, told, typed
@@ -237,7 +238,7 @@ answers = st.builds(lambda value: httpx.Response(200, json=value), st.one_of(
 ))  # fmt: skip
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.sampled_from(KINDS), st.dictionaries(names, values, max_size=6), st.booleans(), answers)
 def test_no_body_breaks_the_gateway_or_keeps_its_place(
     kind: Kind, body: dict[str, Any], filled: bool, answer: httpx.Response
