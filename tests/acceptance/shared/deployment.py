@@ -18,8 +18,9 @@ import psycopg
 import yaml
 
 from tests.acceptance.gateway.caller import Caller
-from tests.acceptance.gateway.rig import SimulatedEngine, calm_zone, pool
+from tests.acceptance.gateway.rig import SimulatedEngine, pool
 from tests.acceptance.stack import ROOT, Stack, engine, until
+from tests.calm import calm_zone
 from tests.env import start_postgres
 from tests.redis_server import RedisServer, redis_server
 
