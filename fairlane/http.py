@@ -10,7 +10,7 @@ reader for nothing.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -31,7 +31,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_made(self, transport: Any) -> None:
         self._out = HeadHolder(transport, self.loop)
-        super().connection_made(self._out)
+        super().connection_made(cast(asyncio.Transport, self._out))
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:

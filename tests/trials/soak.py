@@ -24,6 +24,7 @@ import psutil
 import uvloop
 
 from tests.acceptance.stack import until
+from tests.bench.gateway.beside import Lags, lags_in, p99_ms
 from tests.trials.caller import Call, Caller, body
 from tests.trials.mixed import KINDS, made
 from tests.trials.product import Product, product
@@ -36,10 +37,7 @@ GOAL_LAG_MS = 20.0
 BLOCKS = 10  # means of so many stretches: samples next to each other are no independent witnesses
 NOISE_KIB = 8.0  # a minute, 11 MiB a day: below that is not told from none in half an hour
 KINDS_AND_LONG = {**KINDS, "reads slowly": 10, "streams for long": 20}
-BUCKET = re.compile(r'fairlane_loop_lag_seconds_bucket\{le="([^"]+)"\} (\S+)')
 QUEUED = re.compile(r"fairlane_tenant_queued\{[^}]*\} (\S+)")
-
-Lags = dict[float, float]  # upper edge of a bucket in seconds: probes up to there, all told
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class Watch:
     def look(self) -> None:
         url = f"http://127.0.0.1:{self.running.port}/metrics"
         text = httpx.get(url, timeout=30).text
-        self.lags.append({float(edge): float(n) for edge, n in BUCKET.findall(text)})
+        self.lags.append(lags_in(text))
         own, self.own = self.own, []
         self.samples.append(
             Sample(
@@ -116,19 +114,6 @@ class Watch:
 
     def descriptors_left(self) -> int:
         return max(0, self.process.num_fds() - self.samples[0].descriptors)
-
-
-def p99_ms(before: Lags, after: Lags) -> float:
-    """Between two readings of the histogram; within its bucket as Prometheus reads it."""
-    counts = [(edge, after[edge] - before.get(edge, 0.0)) for edge in sorted(after)]
-    rank = 0.99 * counts[-1][1]
-    low, below = 0.0, 0.0
-    for edge, count in counts:
-        if count >= rank and edge != float("inf"):
-            part = (rank - below) / (count - below) if count > below else 0.0
-            return (low + (edge - low) * part) * 1e3
-        low, below = edge, count
-    return low * 1e3
 
 
 def quantile(values: list[float], q: float) -> float:
