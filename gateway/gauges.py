@@ -78,6 +78,11 @@ def show_policy(snapshot: PolicySnapshot) -> None:
         metrics.lane_reserved.labels(lane.name).set(lane.reserved_share)
 
 
+def show_state(name: str) -> None:
+    metrics.state.clear()
+    metrics.state.labels(name).set(1)
+
+
 def show_ledger(writer: LedgerWriter, journal: Journal) -> None:
     metrics.ledger_behind.set(writer.behind_bytes)
     metrics.ledger_failing.set(writer.failing_s)

@@ -106,6 +106,7 @@ ledger_behind = gauge("ledger_behind_bytes", "Of the journal that wait for the d
 ledger_failing = gauge("ledger_failing_seconds", "For how long the database takes nothing.")
 ledger_differences = gauge("ledger_differences", "Counters that differ from the ledger.")
 journal_unwritten = gauge("journal_unwritten_bytes", "That the disk does not take.")
+state = gauge("state", "1 for where counters and queues are now.", "state")
 
 OTHER = "other"
 _tenants: set[str] = set()

@@ -167,7 +167,7 @@ class Gateway:
     def _turn_away(self) -> None:
         assert self.calls is not None
         for request_id in list(self.calls.waiting):
-            self.state.scheduler.drop(request_id, "shutting_down")
+            self.state.drop(request_id, "shutting_down")
 
     async def stop(self) -> None:
         self.ready = False
@@ -220,7 +220,7 @@ class Gateway:
         for request_id, run in list(self.calls.waiting.items()):
             reason = why_drop(self.snapshot, run, at)
             if reason is not None:
-                self.state.scheduler.drop(request_id, reason)
+                self.state.drop(request_id, reason)
 
     def _learn(self, pool: PoolPolicy) -> None:
         self._learnt[pool.model] = pool.endpoints
@@ -241,7 +241,7 @@ class Gateway:
 
     def _endpoint_changed(self, pool: str, url: str, healthy: bool, reason: str) -> None:
         log.warning("endpoint changed", model=pool, url=url, healthy=healthy, reason=reason)
-        self.state.scheduler.set_available(pool, url, healthy)
+        self.state.set_available(pool, url, healthy)
         metrics.endpoint_up.labels(pool, url).set(healthy)
         assert self.calls is not None
         policy = self.calls.snapshot.pools.get(pool)
@@ -323,7 +323,8 @@ class Gateway:
                 pool["tokenizer"] = self.calls.counter.state(policy)
             for url, endpoint in pool["endpoints"].items():
                 endpoint |= self._engine_state(model, url, policy)
-        self._add_budgets(live["tenants"], at)
+        if self.state.tells:
+            self._add_budgets(live["tenants"], at)
         return {
             "gateway": self.name,
             "at": at.isoformat().replace("+00:00", "Z"),
@@ -338,6 +339,7 @@ class Gateway:
         if self.ready:
             gauges.show_live(self.live(datetime.now(UTC)))
             gauges.show_policy(self.snapshot)
+            gauges.show_state(self.state.name)
             gauges.show_ledger(self.writer, self.journal)
 
     def _engine_state(self, model: str, url: str, policy: PoolPolicy | None) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from metering.ledger import load_accounts
 from metering.live_check import Cuts
 from metering.models import Correction
 from metering.store import BudgetOf
-from scheduling.core.model import SchedulerConfig
+from scheduling.core.model import DropReason, SchedulerConfig
 from scheduling.runtime import LocalScheduler
 from scheduling.seam import Scheduler
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
@@ -76,6 +76,16 @@ class State(Protocol):
     def budgets(self, budgets: Mapping[str, Sequence[BudgetPolicy]], at: datetime) -> Shown:
         """As `metering.seam.Accounts.budgets`, by tenant."""
 
+    def drop(self, request_id: str, reason: DropReason) -> None:
+        """Send a waiting request away."""
+
+    def set_available(self, pool: str, endpoint: str, available: bool) -> None:
+        """Health of an endpoint, as this gateway finds it."""
+
+    @property
+    def tells(self) -> bool:
+        """Whether tenants and their budgets are this gateway's to tell of."""
+
     def live(self) -> dict[str, Any]:
         """What this gateway has to tell of pools and tenants (docs/architecture.md)."""
 
@@ -87,6 +97,7 @@ class State(Protocol):
 
 class LocalState:
     name = "local"
+    tells = True
 
     def __init__(self, gateway: str, in_thread: InThread) -> None:
         self._gateway = gateway
@@ -125,6 +136,12 @@ class LocalState:
     def budgets(self, budgets: Mapping[str, Sequence[BudgetPolicy]], at: datetime) -> Shown:
         now = time.monotonic()
         return {t: self.accounts.budgets(tuple(own), now, at) for t, own in budgets.items()}
+
+    def drop(self, request_id: str, reason: DropReason) -> None:
+        self.scheduler.drop(request_id, reason)
+
+    def set_available(self, pool: str, endpoint: str, available: bool) -> None:
+        self.scheduler.set_available(pool, endpoint, available)
 
     def live(self) -> dict[str, Any]:
         return self.scheduler.live()

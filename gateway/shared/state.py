@@ -19,6 +19,7 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal
 from uuid import uuid4
@@ -41,7 +42,7 @@ from metering.journal import Journal, OpenEntry
 from metering.restore import LedgerSays, Used, budgets_by_tenant, read_ledger, read_recent
 from metering.shared.accounts import SharedAccounts
 from metering.store import BudgetOf
-from scheduling.core.model import Grant, SchedulerConfig
+from scheduling.core.model import DropReason, Grant, SchedulerConfig
 from scheduling.shared.link import StateUnavailable
 from scheduling.shared.scheduler import SharedScheduler
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
@@ -146,13 +147,17 @@ class SharedState:
             way = self._apart.admit if self._apart is not None else self._shared.admit
             try:
                 return await self._wait(way, plan)
-            except NotLoaded:
-                await self._come_back()
             except StateUnavailable as error:
                 if not left:
                     log.error("the shared state admits nobody", error=str(error))
-                await self._watch()
+                await self._look_again(error)
         raise StateLost
+
+    async def _look_again(self, error: StateUnavailable) -> None:
+        """What is in the way of a request is tried at once; what stays in it is logged by the step
+        that tries again and again."""
+        with suppress(Exception):
+            await (self._come_back() if isinstance(error, NotLoaded) else self._watch())
 
     async def _wait(self, way: Callable[[Plan], Awaitable[Place]], plan: Plan) -> Place:
         """
@@ -259,12 +264,12 @@ class SharedState:
             await self._join()
             if self.mode == "shared":
                 return
-            if self._apart is not None:
-                self._hand_over(self._apart)
-                await self.accounts.adopt()
-            self._apart, self.mode = None, "shared"
+            apart, self._apart, self.mode = self._apart, None, "shared"
+            if apart is not None:
+                self._hand_over(apart)
             self._move_waiting()
             log.warning("the shared state is in reach again")
+            await self.accounts.adopt()
 
     def _hand_over(self, apart: Apart) -> None:
         """What was let in here and runs is the server's from now on."""
@@ -281,6 +286,9 @@ class SharedState:
 
     async def _join(self) -> None:
         """On the list of those that live, with counters there and corrections in them."""
+        known, *more = await self.accounts.ask("beat", lease_s=LEASE_S, joins=False)
+        if not known and more[0]:  # new, or it was taken for dead
+            self.accounts.renamed(self._new_name(), self.scheduler.waiters.keys())
         while True:
             _, _, loaded, live = await self.accounts.ask("beat", lease_s=LEASE_S, joins=True)
             self._live_replicas = sorted(live)
@@ -314,8 +322,7 @@ class SharedState:
         if self.mode != "shared":
             return
         known, *more = await self.accounts.ask("beat", lease_s=LEASE_S, joins=False)
-        if not known:  # it was taken for dead, and what it held was settled
-            self.accounts.replica = self._new_name()
+        if not known:
             await self._come_back()
             return
         gone, loaded, live = more
@@ -362,6 +369,18 @@ class SharedState:
         raised = {a: min(before[a], units) for a, units in self._lacked.items() if a in before}
         if raised:
             log.warning("raised counters to the ledger", accounts=len(raised))
+
+    # --- what comes from the gateway's other parts ------------------------------------------
+
+    def drop(self, request_id: str, reason: DropReason) -> None:
+        self.scheduler.drop(request_id, reason)
+        if self._apart is not None:
+            self._apart.scheduler.drop(request_id, reason)
+
+    def set_available(self, pool: str, endpoint: str, available: bool) -> None:
+        self.scheduler.set_available(pool, endpoint, available)
+        if self._apart is not None:
+            self._apart.scheduler.set_available(pool, endpoint, available)
 
     # --- policy and ledger ------------------------------------------------------------------
 
@@ -415,11 +434,15 @@ class SharedState:
             for tenant, own in budgets.items()
         }
 
-    def live(self) -> dict[str, Any]:
+    @property
+    def tells(self) -> bool:
         """What is shared is told by one gateway: those who read add up what each tells."""
+        return self._apart is not None or self.leads
+
+    def live(self) -> dict[str, Any]:
         if self._apart is not None:
             return self._apart.scheduler.live()
-        if self.mode == "shared" and self.leads:
+        if self.mode == "shared" and self.tells:
             return self.scheduler.live()
         return {"pools": {}, "tenants": {}}
 

@@ -39,7 +39,7 @@ class Line(Protocol):
 
 
 class SharedAccounts:
-    """`metering.seam.SharedAccounts`."""
+    """One gateway's end of them."""
 
     def __init__(self, line: Line, replica: str) -> None:
         self.replica = replica
@@ -189,6 +189,13 @@ class SharedAccounts:
     def take_over(self, hold: Hold, at: datetime) -> None:
         """It was let in elsewhere, and is this server's from now on; `adopt` tells it."""
         self._open[hold.request_id] = hold, at
+
+    def renamed(self, name: str, waiting: Collection[str]) -> None:
+        """This gateway was taken for dead: all that it held was settled, but for what waits, which
+        is reserved anew."""
+        self.replica = name
+        for request_id in self._open.keys() - set(waiting):
+            self.forget(request_id)
 
     async def adopt(self) -> None:
         """Tell the server of all that is open here: it may have forgotten."""

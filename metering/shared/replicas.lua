@@ -1,10 +1,13 @@
 -- Which gateways live, and whether the counters are here: keys of no tenant.
 
--- Says who else is gone and who lives, and whether the counters were loaded. A replica that is not on the list any
--- more was taken for dead: it joins again under another name.
+-- Says who else is gone and who lives, and whether the counters were loaded. A replica that is not on
+-- the list any more, where they were, was taken for dead: what it held was settled, and it joins again
+-- under another name.
 local function beat(p, m, now)
   local key = p .. 'alive'
-  if not m.joins and not call('ZSCORE', key, m.replica) then return { false } end
+  if not m.joins and not call('ZSCORE', key, m.replica) then
+    return { false, call('EXISTS', p .. 'loaded') == 1 }
+  end
   call('ZADD', key, string.format('%.17g', now), m.replica)
   local since = string.format('%.17g', now - m.lease_s)
   local gone = call('ZRANGEBYSCORE', key, '-inf', '(' .. since)

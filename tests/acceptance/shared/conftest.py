@@ -20,7 +20,8 @@ TENANTS = {
 
 @pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
-    with deployment(tmp_path_factory.mktemp("shared"), TENANTS) as started:
+    folder = tmp_path_factory.mktemp("shared")
+    with deployment(folder, TENANTS, FAIRLANE_STATE_LOSS="fail-closed") as started:
         yield started
 
 

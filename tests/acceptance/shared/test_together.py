@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import signal
-
 from tests.acceptance.shared.deployment import Deployment
 from tests.acceptance.stack import until
 
@@ -16,14 +14,14 @@ def test_a_budget_holds_over_both(pair: Deployment) -> None:
     pair.engine.script("in=20,out=20")
     while both[served % 2].chat(max_tokens=20).status == 200:
         served += 1
-    assert served == 5
     for caller in both:
         refused = caller.chat(max_tokens=20)
-        assert (refused.status, refused.code) == (429, "insufficient_quota")
-        assert "200 are used" in refused.message
+        assert (refused.status, refused.code) == (429, "insufficient_quota"), refused.message
     until(lambda: len(pair.records("alice")) >= 14, "the ledger has all that was asked")
-    costs = [record["cost"] for record in pair.records("alice").values()]
-    assert sum(costs) == 200
+    costs = [record["cost"] for record in pair.records("alice").values() if record["cost"]]
+    assert len(costs) == served
+    assert 200 - 40 < sum(costs) <= 200, costs
+    assert f"{sum(costs):g} are used" in refused.message
 
 
 def test_max_running_holds_over_both(pair: Deployment) -> None:
@@ -38,3 +36,25 @@ def test_max_running_holds_over_both(pair: Deployment) -> None:
         call.hang_up()
     until(lambda: pair.open_reservations("bob") == 0, "all came back")
     until(lambda: pair.engine.load() == 0, "the engine is idle")
+
+
+def test_weights_hold_over_both(pair: Deployment) -> None:
+    """Each tenant at a gateway of its own: heavy is owed three places of four that come free."""
+    heavy, light = pair.callers("heavy", "few")[0], pair.callers("light", "few")[1]
+    pair.engine.script("in=10,out=10,hang@5")
+    first = [heavy.start(stream=True) for _ in range(2)]
+    until(lambda: pair.engine.load() == 2, "the pool is full")
+    pair.engine.script("in=10,out=10,hold=50ms")
+    calls = {
+        name: [caller.start() for _ in range(12)]
+        for name, caller in (("heavy", heavy), ("light", light))
+    }
+    until(lambda: pair.open_reservations("light") == 12, "all of one wait")
+    until(lambda: pair.open_reservations("heavy") == 14, "all of the other wait")
+    before = len(pair.engine.seen())
+    for call in first:
+        call.hang_up()
+    ids = {call.answer().id: name for name in calls for call in calls[name]}
+    order = [ids.get(seen["headers"]["x-request-id"]) for seen in pair.engine.seen()[before:]]
+    served = [name for name in order if name][:12]
+    assert 8 <= served.count("heavy") <= 10

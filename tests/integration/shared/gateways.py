@@ -96,10 +96,16 @@ class Gateway:
 
     async def cut_off(self) -> None:
         """Nothing that it says reaches the server any more; to others it is dead."""
+        await self._turn_to(1)
+
+    async def reconnect(self) -> None:
+        await self._turn_to(self._port)
+
+    async def _turn_to(self, port: int) -> None:
         pool = self.state._redis.connection_pool
-        pool.connection_kwargs["port"] = 1
+        self._port, pool.connection_kwargs["port"] = pool.connection_kwargs["port"], port
         for connection in (*pool._available_connections, *pool._in_use_connections):
-            connection.port = 1
+            connection.port = port
             await connection.disconnect()
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""The state that gateways share: budgets over all, one gateway that dies, and a server that does."""
+"""The state that gateways share: one budget, a gateway that dies, and a server that does."""
 
 from __future__ import annotations
 
@@ -101,6 +101,15 @@ async def test_what_a_dead_gateway_held_is_settled_once_with_its_record(
     assert shown["used"] == records[0].cost
     assert (await two.admit("next")).grant.request_id == "next"
     two.state.settle("next", 30, COST)
+    await one.reconnect()  # it had only been cut off, and its request comes to its end
+    await until(lambda: one.state.name == "shared", "it is back")
+    one.state.settle("asked", 30, 999.0)
+    one.state.settle("granted", 30, 999.0)
+    assert (await one.admit("more")).grant.request_id == "more"
+    one.state.settle("more", 30, COST)
+    while (shown := await two.budget())["reserved"]:
+        await asyncio.sleep(0.02)
+    assert shown["used"] == records[0].cost + 2 * COST
 
 
 async def test_closed_nobody_is_let_in_while_the_server_is_away_and_what_runs_is_settled_after(
