@@ -52,7 +52,9 @@
       }
       if (!place.data) place.replaceChildren();
       layout.uirevision = "kept"; // zoom and hidden traces stay through a refresh
-      window.Plotly.react(place, data, layout, config);
+      const drawn = window.Plotly.react(place, data, layout, config);
+      // A legend of several rows is first placed as if it were one, over the chart.
+      if (layout.showlegend) drawn.then(() => window.Plotly.react(place, data, layout, config));
     }
     for (const button of document.querySelectorAll("[data-png]")) {
       button.hidden = !document.getElementById(button.dataset.png)?.data;
