@@ -80,7 +80,14 @@ def test_a_stream_of_events_is_counted_and_passed_as_it_came(meter: Any, name: s
 
 @pytest.mark.parametrize(
     ("kind", "usage"),
-    [("chat", Usage(6, 0, 4)), ("responses", Usage(6, 0, 3)), ("messages", Usage(6, 0, 3))],
+    [
+        ("chat", Usage(6, 0, 4)),
+        ("responses", Usage(6, 0, 3)),
+        ("messages", Usage(6, 0, 3)),
+        ("embeddings", Usage(2, 0, 0)),
+        ("rerank", Usage(12, 0, 0)),
+        ("score", Usage(12, 0, 0)),
+    ],
 )
 def test_a_whole_answer_is_counted(kind: Kind, usage: Usage) -> None:
     told = ROUTES[kind].report(said(f"vllm-{kind}.json"), DIALECTS["vllm"])
