@@ -61,7 +61,7 @@ class Keys(KeyApi):
     @lists("key_list", "List keys", KeyOut, filters.Keys)
     def get(self, request: Request) -> Response:
         rows = selectors.keys(self.who().tenant if self.who().confined else None)
-        return page(request, rows, filters.Keys, KeyOut.of)
+        return page(request, rows.prefetch_related("budgets"), filters.Keys, KeyOut.of)
 
     @says("key_create", "Create a key", {201: KeyWithSecret} | REUSED, IDEMPOTENCY_KEY, body=NewKey)
     @once

@@ -9,12 +9,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tenants.core.document import Budget, Name
 from tenants.core.issue import Invalid, Issue, short, told
 from tenants.core.merge import Side
 from tenants.core.validation import takes
+from tenants.selectors import budget_of
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -138,6 +139,12 @@ class KeyOut(Out):
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: Annotated[datetime | None, Field(description="To about a minute.")]
+    budgets: Annotated[list[Budget], Field(description="Its own, beside the tenant's.")]
+
+    @field_validator("budgets", mode="before")
+    @classmethod
+    def of_rows(cls, rows: Any) -> list[Budget]:
+        return [budget_of(row) for row in rows.all()]
 
 
 class RevokedOut(BaseModel):

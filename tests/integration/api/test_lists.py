@@ -186,3 +186,16 @@ def test_a_page_takes_few_queries_however_many_rows(
     for name in LISTS:
         with django_assert_max_num_queries(6):
             assert full.get(f"{V1}/{name}/").status_code == 200, name
+
+
+def test_a_keys_own_budgets_are_told_with_it(admin: Client) -> None:
+    cap = {"name": "cap", "kind": "sustained", "cost": 500, "period": "day"}
+    order = {"tenant": "acme", "budgets": [cap]}
+    made = admin.post("/api/v1/keys/", order, "application/json").json()
+    admin.post("/api/v1/keys/", {"tenant": "acme"}, "application/json")
+    one = admin.get(f"/api/v1/keys/{made['id']}/").json()
+    listed = {each["id"]: each for each in admin.get("/api/v1/keys/").json()["results"]}
+    for told in (made, one, listed[made["id"]]):
+        [budget] = told["budgets"]
+        assert {name: budget[name] for name in cap} == cap
+    assert sorted(len(each["budgets"]) for each in listed.values()) == [0, 1]
