@@ -17,7 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 
 _django: Any = get_asgi_application()  # loads the apps: what follows needs them
 
-from fairlane import front, scraping  # noqa: E402
+from fairlane import front, scraping, workers  # noqa: E402
 from gateway.app import GatewayApp, build_gateway, is_ours  # noqa: E402
 from gateway.peers import REQUEST_ID, Proxies  # noqa: E402
 from gateway.run import new_request_id  # noqa: E402
@@ -47,8 +47,7 @@ class Fairlane:
         if scope["type"] == "lifespan":
             await self._lifespan(receive, send)
         elif self._is_for_gateway(scope):
-            assert self.gateway is not None
-            await self.gateway(scope, receive, send)
+            await self._gateway(scope, receive, send)
         elif scope["type"] == "http":
             name = self.proxies.id_from(scope) or new_request_id()
             with bound_contextvars(request_id=name):
@@ -62,10 +61,18 @@ class Fairlane:
         else:
             await _plain(send, 404, b"This process serves the gateway only.\n")
 
+    async def _gateway(self, scope: Any, receive: Any, send: Any) -> None:
+        """A scrape tells of all workers, unless it is one of them that asks."""
+        assert self.gateway is not None
+        if scope["path"] == "/metrics" and workers.doors_of_all() and not _from_worker(scope):
+            await _plain(send, 200, await workers.everybodys())
+        else:
+            await self.gateway(scope, receive, send)
+
     def _is_for_gateway(self, scope: Any) -> bool:
         if self.gateway is None or scope["type"] != "http" or not is_ours(scope["path"]):
             return False
-        return scope["path"] != "/metrics" or self.may_scrape(scope)
+        return scope["path"] != "/metrics" or self.may_scrape(scope) or _from_worker(scope)
 
     async def _lifespan(self, receive: Any, send: Any) -> None:
         """Start and stop with the server; a failed start is reported, and stops the server."""
@@ -93,6 +100,11 @@ def named(name: str, send: Any) -> Any:
         await send(message)
 
     return told
+
+
+def _from_worker(scope: Any) -> bool:
+    """It came by a worker's own door, whose callers have no address."""
+    return scope.get("client") is None and bool(workers.doors_of_all())
 
 
 async def _plain(send: Any, status: int, body: bytes) -> None:

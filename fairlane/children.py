@@ -33,27 +33,36 @@ def die_with_parent() -> None:
 
 
 class Children:
-    """Keeps each named command running until `stop`."""
+    """Keeps each named command running until `stop`, which gives all of them `patience_s`."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = STOP_WITHIN_S) -> None:
+        self._patience_s = patience_s
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         self._stopping = threading.Event()
         self._mutex = threading.Lock()  # no child is started once `stop` has counted them
 
-    def start(self, name: str, command: Sequence[str], env: Mapping[str, str] = {}) -> None:
-        threading.Thread(
-            target=self._keep, args=(name, list(command), {**os.environ, **env}), daemon=True
-        ).start()
+    def start(
+        self,
+        name: str,
+        command: Sequence[str],
+        env: Mapping[str, str] = {},
+        fds: tuple[int, ...] = (),
+    ) -> None:
+        """`fds`: open files that it inherits, under the same numbers."""
+        arguments = (name, list(command), {**os.environ, **env}, fds)
+        threading.Thread(target=self._keep, args=arguments, daemon=True).start()
 
-    def _keep(self, name: str, command: list[str], env: dict[str, str]) -> None:
-        while (child := self._spawn(name, command, env)) is not None:
+    def _keep(
+        self, name: str, command: list[str], env: dict[str, str], fds: tuple[int, ...]
+    ) -> None:
+        while (child := self._spawn(name, command, env, fds)) is not None:
             status = child.wait()
             if not self._stopping.is_set():
                 log.error("child ended", child=name, status=status, restart_s=RESTART_AFTER_S)
                 self._stopping.wait(RESTART_AFTER_S)
 
     def _spawn(
-        self, name: str, command: list[str], env: dict[str, str]
+        self, name: str, command: list[str], env: dict[str, str], fds: tuple[int, ...]
     ) -> subprocess.Popen[bytes] | None:
         """None once stopping. PDEATHSIG follows the thread that starts a child, so that thread
         stays until the child ends."""
@@ -63,6 +72,7 @@ class Children:
             self._running[name] = subprocess.Popen(
                 command,
                 env=env,
+                pass_fds=fds,
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C reaches the parent, which stops its children in order
                 preexec_fn=die_with_parent,
@@ -76,7 +86,7 @@ class Children:
         children = [child for child in self._running.values() if child.poll() is None]
         for child in children:
             child.terminate()
-        deadline = time.monotonic() + STOP_WITHIN_S
+        deadline = time.monotonic() + self._patience_s
         for child in children:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 child.wait(max(0.1, deadline - time.monotonic()))

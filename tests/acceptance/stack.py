@@ -166,13 +166,14 @@ class Stack:
 
 @contextmanager
 def engine(folder: Path, *options: str, model: str = "demo-chat") -> Iterator[str]:
-    """A simulated engine as a process of its own; its base URL."""
+    """A simulated engine as a process of its own, without Django, which takes seconds to load; its
+    base URL."""
     port = free_port()
     log = (folder / f"engine-{port}.log").open("ab")
     process = subprocess.Popen(
-        [sys.executable, "manage.py", "engine", "--port", str(port), "--model", model, *options],
+        [sys.executable, "-m", "scheduling.simulate.server"]
+        + ["--port", str(port), "--model", model, *options],
         cwd=ROOT,
-        env={**os.environ, "FAIRLANE_DATA_DIR": str(folder), "SECRET_KEY": "only-for-tests"},
         stdout=log,
         stderr=log,
     )

@@ -7,7 +7,8 @@ import os
 import signal
 import socket
 import sys
-from argparse import ArgumentParser
+from argparse import SUPPRESS, ArgumentParser
+from pathlib import Path
 from typing import Any
 
 import uvicorn
@@ -16,11 +17,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
+from fairlane import workers
 from fairlane.children import Children
 from fairlane.connections import CountedHttp, bound
 
 ROLES = ("all", "gateway", "console")
 ON_ITS_WAY_S = 0.2
+AFTER_DRAIN_S = 10.0  # to write the last records, and for the background worker
 
 
 class Command(BaseCommand):
@@ -32,35 +35,44 @@ class Command(BaseCommand):
         parser.add_argument("--port", type=int, default=8000)
         parser.add_argument("--workers", type=int, default=1, help="more than 1 needs REDIS_URL")
         parser.add_argument("--role", choices=ROLES, default="all")
+        parser.add_argument("--door", type=int, help=SUPPRESS)  # a worker's, from its parent
+        parser.add_argument("--own-door", type=Path, help=SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
-        check_workers(options["workers"])
+        host, port, count, role = (options[n] for n in ("host", "port", "workers", "role"))
+        check_workers(count)
         check_migrations()
-        role = options["role"]
         os.environ["FAIRLANE_ROLE"] = role
-        children = Children()
+        if options["door"] is not None:
+            serve(host, port, workers.doors(options["door"], options["own_door"]))
+            return
+        children = Children(settings.FAIRLANE_DRAIN_SECONDS + AFTER_DRAIN_S)
         if role in ("all", "console"):
             children.start("worker", worker_command())
         try:
-            serve(options["host"], options["port"])
+            if count == 1:
+                serve(host, port)
+            else:
+                workers.supervise(count, open_door(host, port), role, children)
         finally:
             children.stop()
 
 
-def check_workers(workers: int) -> None:
-    if workers < 1:
-        raise CommandError(f"--workers is {workers}; it takes 1 or more")
-    if workers == 1:
-        return
-    if not settings.REDIS_URL:
+def check_workers(count: int) -> None:
+    if count < 1:
+        raise CommandError(f"--workers is {count}; it takes 1 or more")
+    if count > 1 and not settings.REDIS_URL:
         raise CommandError(
-            f"--workers is {workers}: more than one gateway process needs a shared scheduler. "
+            f"--workers is {count}: more than one gateway process needs a shared scheduler. "
             "Set REDIS_URL to a Redis server, or leave --workers at 1."
         )
-    raise CommandError(
-        f"--workers is {workers}: the scheduler that several processes share on Redis is not part "
-        "of this version. Leave --workers at 1."
-    )
+
+
+def open_door(host: str, port: int) -> socket.socket:
+    try:
+        return workers.open_door(host, port)
+    except OSError as error:
+        raise CommandError(f"could not start on {host}:{port}: {error.strerror}") from None
 
 
 def check_migrations() -> None:
@@ -131,7 +143,8 @@ def those_at(door: socket.socket) -> list[socket.socket]:
                 return found
 
 
-def serve(host: str, port: int) -> None:
+def serve(host: str, port: int, doors: list[socket.socket] | None = None) -> None:
+    """Until told to stop. `doors`: sockets to listen at, in the place of one of its own."""
     config = uvicorn.Config(
         "fairlane.asgi:application",
         host=host,
@@ -152,6 +165,6 @@ def serve(host: str, port: int) -> None:
         signal.signal(number, lambda *_: None)
     CountedHttp.most = bound(settings.FAIRLANE_MAX_CONNECTIONS)
     server = DrainingServer(config)
-    server.run()
+    server.run(doors)
     if not server.started:
         raise CommandError(f"could not start on {host}:{port}; the lines above say why")
