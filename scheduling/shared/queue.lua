@@ -246,9 +246,15 @@ do
     return flow
   end
 
+  -- Where a request waits or what it is charged to; its share too.
   function S.flow_of(request)
-    local share = S.share(S.lane(request.pool, request.lane), request.tenant)
-    return flow_named(share, request.application), share
+    local flow = request.flow
+    if not flow then
+      local share = S.share(S.lane(request.pool, request.lane), request.tenant)
+      flow = flow_named(share, request.application)
+      request.flow = flow
+    end
+    return flow, flow.share
   end
 
   function S.add(request, flow, tick)

@@ -63,7 +63,7 @@ RECORDS = (
         "tenant:s lane:s application:s cost load prefix:o seq since state:s passed_by overtaken "
         "dispatched endpoint:o charged share_step flow_step spent replica:s settled",
         "pool, id",
-        "pool = pool, id = id, dirty = false, gone = false",
+        "pool = pool, id = id, dirty = false, gone = false, flow = false",
     ),
     Record(
         "account",

@@ -83,7 +83,7 @@ do
       application = ticket[5], cost = ticket[6], load = ticket[7], prefix = ticket[8],
       seq = pool.seq, since = S.call.now, state = "queued", passed_by = 0, overtaken = 0,
       dispatched = 0, endpoint = false, charged = 0, share_step = 0, flow_step = 0, spent = 0,
-      replica = S.call.me, settled = 0, dirty = true, gone = false}
+      replica = S.call.me, settled = 0, dirty = true, gone = false, flow = false}
     pool.requests[request.id] = request
     return request
   end

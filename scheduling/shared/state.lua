@@ -266,7 +266,9 @@ do
     if account == nil then
       local raw = redis.call("HGET", C.realm .. "accounts", tenant)
       account = raw and S.read_account(raw, 1) or false
-      if account then account.parked = S.split(account.parked_at) end
+      if account then
+        account.parked = account.parked_at ~= "" and S.split(account.parked_at) or {}
+      end
       C.accounts[tenant] = account
     end
     return account or nil
