@@ -9,6 +9,7 @@ from typing import Any
 from django.db.models import Max, Min
 
 from fairlane.doctor.finding import Finding, fail, ok, warn
+from metering.alerts.rules import rules
 from metering.core.alert_conditions import WORKS
 from metering.models import AlertDelivery, GatewayCheck, GatewaySample, LiveMinute, TouchedMinute
 from metering.selectors import latest_samples, open_alerts
@@ -160,7 +161,8 @@ def alerts() -> Iterator[Finding]:
     if failed:
         found = f"{failed} messages could not be delivered"
         yield fail("alerts", found, "Look at Alerts, Destinations in the console.")
-    critical = [alert.subject for alert in open_alerts() if alert.level == "critical"]
+    grave = {kind for kind, rule in rules().items() if rule.level == "critical"}
+    critical = [alert.subject for alert in open_alerts() if alert.kind in grave]
     if critical:
         yield warn("alerts", f"open and critical: {_names(critical)}", "Look at Alerts.")
     if not failed and not critical:

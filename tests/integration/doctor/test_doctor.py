@@ -11,6 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from metering.alerts import note
 from metering.models import AlertDelivery, AlertDestination, GatewayCheck, LiveMinute
 from metering.services import write_sample
 from tests import builders
@@ -174,6 +175,13 @@ def test_a_check_that_breaks_is_a_line_and_the_others_go_on(
     assert "ConnectionError" in found["redis"][0]["found"]
     assert "alerts" in found
     assert status == 1
+
+
+def test_an_open_critical_alert_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    note("endpoint_down", "http://127.0.0.1:9101/v1 of demo-chat", "down", datetime.now(UTC))
+    found, _ = doctor(capsys)
+    assert [line["state"] for line in found["alerts"]] == ["warn"]
+    assert "demo-chat" in found["alerts"][0]["found"]
 
 
 def test_a_person_reads_lines(capsys: pytest.CaptureFixture[str]) -> None:
