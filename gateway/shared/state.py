@@ -81,6 +81,7 @@ class SharedState:
         self._journal: Journal | None = None
         self._live_replicas: list[str] = []
         self._swept: set[str] = set()
+        self._loaded = ""  # the name of the counters' latest loading, as last seen
         self._lacked: dict[str, float] = {}
         self._waiting: set[asyncio.Timeout] = set()  # who waits for a place
         self._shown: dict[str, dict[str, Any]] = {}  # budgets by account, as last seen
@@ -114,8 +115,11 @@ class SharedState:
         self.accounts = SharedAccounts(AccountsLine(self.scheduler.link), self._new_name())
         self._feed = CorrectionFeed(SHARED_COUNTERS, 0)
         self._shared = SharedGovernor(self.accounts, self.scheduler)
-        await self.scheduler.start()
-        await self._join()
+        try:
+            await self.scheduler.start()
+            await self._join()
+        except StateUnavailable as error:
+            raise StateUnavailable(f"REDIS_URL: its server is out of reach ({error})") from None
         self.mode = "shared"
 
     def _new_name(self) -> str:
@@ -287,7 +291,7 @@ class SharedState:
     async def _join(self) -> None:
         """On the list of those that live, with counters there and corrections in them."""
         known, *more = await self.accounts.ask("beat", lease_s=LEASE_S, joins=False)
-        if not known and more[0]:  # new, or it was taken for dead
+        if not known and more[0] and more[0] == self._loaded:  # it was taken for dead
             self.accounts.renamed(self._new_name(), self.scheduler.waiters.keys())
         while True:
             _, _, loaded, live = await self.accounts.ask("beat", lease_s=LEASE_S, joins=True)
@@ -296,8 +300,9 @@ class SharedState:
                 break
             if await self.accounts.ask("begin_load", seconds=LOAD_S):
                 await self._load_counters()
-                break
-            await asyncio.sleep(WATCH_S)
+            else:
+                await asyncio.sleep(WATCH_S)
+        self._loaded = loaded
         await self.accounts.adopt()
         self._feed.seen = max(self._feed.seen, int(await self.accounts.ask("seen")))
 
@@ -307,7 +312,7 @@ class SharedState:
         recent = await self._in_thread(lambda: read_recent(snapshot, at))
         await self.accounts.floor(_by_tenant(said), said.correction, at)
         await self.accounts.past(recent)
-        await self.accounts.ask("loaded", newest=said.correction)
+        await self.accounts.ask("loaded", id=uuid4().hex, newest=said.correction)
         self._feed.seen = max(self._feed.seen, said.correction)
         log.warning("shared counters loaded from the ledger", budgets=len(said.sustained))
 

@@ -1,12 +1,11 @@
 -- Which gateways live, and whether the counters are here: keys of no tenant.
 
 -- Says who else is gone and who lives, and whether the counters were loaded. A replica that is not on
--- the list any more, where they were, was taken for dead: what it held was settled, and it joins again
--- under another name.
+-- the list any more of a server that has forgotten nothing since was taken for dead.
 local function beat(p, m, now)
   local key = p .. 'alive'
   if not m.joins and not call('ZSCORE', key, m.replica) then
-    return { false, call('EXISTS', p .. 'loaded') == 1 }
+    return { false, call('GET', p .. 'loaded') }
   end
   call('ZADD', key, string.format('%.17g', now), m.replica)
   local since = string.format('%.17g', now - m.lease_s)
@@ -26,7 +25,7 @@ local function begin_load(p, m)
 end
 
 local function loaded(p, m)
-  call('SET', p .. 'loaded', m.replica)
+  call('SET', p .. 'loaded', m.id)
   call('SET', p .. 'seen', m.newest)
   call('DEL', p .. 'loading')
   return true
