@@ -90,7 +90,9 @@ class Link:
                 batch = [self._calls[i] for i in range(min(MOST, len(self._calls)))]
                 try:
                     answers = await self._ask(batch)
-                except OUT_OF_REACH as error:
+                except Exception as error:
+                    if not isinstance(error, OUT_OF_REACH):  # none that is known: it goes on
+                        log.exception("calls to redis failed")
                     self._out_of_reach(error)
                     await asyncio.sleep(pause_s)
                     pause_s = min(2 * pause_s, PAUSE_S[1])

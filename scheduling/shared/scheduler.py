@@ -65,7 +65,8 @@ class Through(Protocol):
 
 
 class SharedScheduler:
-    """`start` before anything else, `close` at the end. `redis` must not decode responses.
+    """`start` before anything else, `close` at the end. `redis` must not decode responses, nor try
+    again by itself (`Retry(NoBackoff(), 0)`): the link does, and knows for how long.
 
     `name` is this replica's; `ended` is told which requests of dead replicas were ended here, and
     `lost` which of its own had been ended when it came back too late: their reservations were

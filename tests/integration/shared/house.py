@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
 
 from scheduling.core.model import SchedulerConfig
 from scheduling.shared.scheduler import SharedScheduler
@@ -32,7 +34,7 @@ class House:
             client.flushall()
 
     async def scheduler(self, config: SchedulerConfig, revision: float = 1, **given: Any) -> Any:
-        client = Redis(port=self.server.port)
+        client = Redis(port=self.server.port, retry=Retry(NoBackoff(), 0))
         made = SharedScheduler(client, config, revision, **given)
         self.clients.append(client)
         self.schedulers.append(made)
