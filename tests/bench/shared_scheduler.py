@@ -4,8 +4,8 @@
 
 A request is one `acquire` and one `settle`, which grants the next. Every tenant is backlogged
 throughout, as in tests.bench.scheduler, whose cases and policy these are. At once: so many requests
-in a pipeline. Redis CPU is the server's own account of its process (used_cpu_user + used_cpu_sys) in
-the best round. `core` is what the same takes in this process, measured right after: on a busy
+in a pipeline. Redis CPU is the server's own account of its process (used_cpu_user + used_cpu_sys)
+in the best round. `core` is what the same takes in this process, measured right after: on a busy
 machine both are slower, and their quotient says more than either.
 """
 
