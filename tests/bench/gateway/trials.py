@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 
 from tests.bench.gateway.asked import PATH, PLAIN, SILENT, STREAM, STREAMS
@@ -14,13 +15,14 @@ REST_S = 0.3  # the ledger follows the journal by 0.2 s; its work belongs to the
 HELD = (256, 1024)  # streams held open for the memory of one; the first of them warm everything
 CALLERS = 64  # for calls that come at a rate
 AT_A_RATE_S = 3.0
+ONE_CORE = {0}
 
 
 async def load(way: Way, asked: bytes, at_once: int, each: int) -> tuple[list[Answer], float]:
     """The answers, and the CPU seconds that they cost the process in the middle."""
     callers = [await connect(way.port) for _ in range(at_once)]
     request = message(PATH, asked, way.key)
-    way.pin()
+    way.run_on(ONE_CORE)
     await ask_all(callers, request, 2)  # warm, with every pool at its size
     await asyncio.sleep(REST_S)
     before = way.cpu_s()
@@ -68,6 +70,7 @@ async def burst(way: Way) -> None:
 async def at_a_rate(way: Way, rate: float) -> None:
     """Calls that come at random moments, so many a second at the mean, whatever became of those
     before."""
+    way.run_on(os.sched_getaffinity(0))
     idle = [await connect(way.port) for _ in range(CALLERS)]
     request = message(PATH, PLAIN, way.key)
     await ask_all(idle, request, 2)

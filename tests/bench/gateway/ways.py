@@ -76,10 +76,10 @@ class Way:
     def rss(self) -> int:
         return sum(process.memory_info().rss for process in self.processes)
 
-    def pin(self) -> None:
+    def run_on(self, cores: set[int]) -> None:
         for process in self.processes:
             for thread in process.threads():
-                os.sched_setaffinity(thread.id, {0})
+                os.sched_setaffinity(thread.id, cores)
 
     def note(self, name: str, figure: float) -> None:
         self.figures.setdefault(name, []).append(figure)
