@@ -171,8 +171,10 @@ def engine(folder: Path, *options: str, model: str = "demo-chat") -> Iterator[st
     port = free_port()
     log = (folder / f"engine-{port}.log").open("ab")
     process = subprocess.Popen(
-        [sys.executable, "-m", "scheduling.simulate.server"]
-        + ["--port", str(port), "--model", model, *options],
+        [
+            *(sys.executable, "-m", "scheduling.simulate.server"),
+            *("--port", str(port), "--model", model, *options),
+        ],
         cwd=ROOT,
         stdout=log,
         stderr=log,
