@@ -134,11 +134,9 @@ class SharedState:
         ]
 
     async def aclose(self) -> None:
-        if self.mode == "shared":
-            try:
+        if self.mode == "shared" and not self.accounts.open_ids:  # else another ends what is open
+            with suppress(StateUnavailable):
                 await self.accounts.ask("leave")
-            except StateUnavailable:
-                log.warning("the shared state was out of reach at the end")
         await self.scheduler.close()
         await self._redis.aclose()
 
