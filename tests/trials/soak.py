@@ -46,7 +46,7 @@ class Sample:
     rss_kib: float
     descriptors: int
     threads: int
-    running: int  # places taken, and requests that wait
+    slots: int  # taken at engines and of tenants: a running request has one of each
     reserved: float  # units
     queued: int
     lag_p99_ms: float
@@ -85,7 +85,7 @@ class Watch:
                 rss_kib=self.process.memory_info().rss / 1024,
                 descriptors=self.process.num_fds(),
                 threads=self.process.num_threads(),
-                running=self.running.open_slots(),
+                slots=self.running.open_slots(),
                 reserved=self.running.held(),
                 queued=round(sum(map(float, QUEUED.findall(text)))),
                 lag_p99_ms=p99_ms(self.lags[-2] if len(self.lags) > 1 else {}, self.lags[-1]),
