@@ -53,7 +53,15 @@ def ticket_fields(ticket: Ticket) -> list[Any]:
 
 
 def config_fields(config: SchedulerConfig, pools: set[str] | None = None) -> list[Any]:
-    """Lanes, pools (those named, or all), tenants."""
+    """Lanes, pools (those named, or all), tenants.
+
+    Raises:
+        ValueError: a name with a bar, which divides names in keys; no policy document has one.
+    """
+    applications = (name for tenant in config.tenants.values() for name in tenant.applications)
+    for name in (*(lane.name for lane in config.lanes), *config.tenants, *applications):
+        if "|" in name:
+            raise ValueError(f"{name!r}: the shared scheduler takes no name with |")
     return [
         [[lane.name, lane.rank, lane.reserved_share, lane.ceiling] for lane in config.lanes],
         [

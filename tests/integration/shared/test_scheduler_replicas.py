@@ -14,6 +14,7 @@ from scheduling.core.model import Grant, TenantConfig
 from scheduling.shared.leases import Reaped
 from scheduling.shared.link import StateUnavailable
 from scheduling.shared.scheduler import SharedScheduler
+from scheduling.shared.wire import Keys, config_fields
 from tests.integration.shared.house import House, eventually
 from tests.integration.shared.test_scheduler_contract import free, refused, start, ticket, waits
 from tests.redis_server import RedisServer, redis_server
@@ -315,3 +316,10 @@ async def test_a_scheduler_does_not_start_without_its_server() -> None:
         with pytest.raises(StateUnavailable):
             await house.scheduler(config(), patience_s=0.05)
         await house.close()
+
+
+def test_names_that_would_break_its_keys_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"no name with \{"):
+        Keys().of("a}b")
+    with pytest.raises(ValueError, match=r"no name with \|"):
+        config_fields(config(tenants={"a|b": 1.0}))
