@@ -12,8 +12,10 @@ def daily() -> dict[str, object]:
 TENANTS = {
     "alice": {"budgets": [daily()]},
     "bob": {"limits": {"max_running": 2}},
-    "heavy": {"weight": 3},
-    "light": {"weight": 1},
+    "heavy": {},
+    "light": {},
+    "thrice": {"weight": 3},
+    "once": {"weight": 1},
     "left": {"budgets": [daily()]},
 }
 

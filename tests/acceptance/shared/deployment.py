@@ -85,7 +85,7 @@ def deployment(
         store = tempfile.mkdtemp(prefix="fairlane-shared-")  # where PostgreSQL's own user may look
         stopping.callback(shutil.rmtree, store, ignore_errors=True)
         database = start_postgres(Path(store) / "postgres")
-        url = stopping.enter_context(engine(folder, "--profile", "fast", model="chat"))
+        url = stopping.enter_context(engine(folder, "few", "--profile", "fast", model="chat"))
         made = []
         for number in range(gateways):
             own = folder / f"gateway-{number}"
