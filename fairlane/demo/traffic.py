@@ -75,10 +75,12 @@ class Traffic:
         async with httpx.AsyncClient(base_url=self._url, timeout=120, limits=limits) as client:
             tasks = [asyncio.create_task(self._live(client, user)) for user in users]
             ticking = asyncio.create_task(self._tick(tick))
-            await asyncio.sleep(self._seconds)
-            for task in (*tasks, ticking):
-                task.cancel()
-            await asyncio.gather(*tasks, ticking, return_exceptions=True)
+            try:
+                await asyncio.sleep(self._seconds)
+            finally:  # at Ctrl-C, too: nobody is to ask a client that is closed
+                for task in (*tasks, ticking):
+                    task.cancel()
+                await asyncio.gather(*tasks, ticking, return_exceptions=True)
 
     async def _tick(self, tick: Callable[[], Awaitable[None]]) -> None:
         while True:

@@ -84,6 +84,8 @@ class Command(BaseCommand):
             traffic = Traffic(options["url"], model, options["seconds"])
             asyncio.run(traffic.run(users, sync_to_async(lambda: self.progress(traffic))))
             self.stdout.write("")
+        except KeyboardInterrupt:
+            self.stdout.write("\n  stopped; its keys are revoked")
         finally:
             for key in keys:
                 revoke_key(key.public_id, actor=actor)

@@ -85,3 +85,19 @@ def test_prompts_begin_alike_so_that_engines_find_them_in_their_cache() -> None:
     assert not interaction
     assert len(body["messages"][0]["content"].split()) == CONTEXT.same_tokens
     assert body["stream"]
+
+
+async def test_stopped_in_the_middle_it_leaves_nobody_asking() -> None:
+    """At Ctrl-C the run is cancelled: its users are, too, before their client is closed."""
+    ticked = asyncio.Event()
+
+    async def tick() -> None:
+        ticked.set()
+
+    traffic = Traffic("http://127.0.0.1:9", "chat", 3600.0)  # nobody listens there
+    running = asyncio.create_task(traffic.run([User("acme", "k", CHAT)] * 5, tick))
+    await ticked.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert asyncio.all_tasks() == {asyncio.current_task()}
