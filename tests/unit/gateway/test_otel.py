@@ -12,8 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlane.telemetry import Telemetry
 from gateway.otel.spans import named_by
 from gateway.otel.start import LOGGERS, Seldom, Sender
+from gateway.service import Gateway
 from gateway.wire.routes import Kind
 from tests.unit.gateway.cast import SECRET, snapshot
 from tests.unit.gateway.collector import Collector, collector
@@ -250,3 +252,23 @@ def test_no_header_of_a_caller_breaks_the_naming_of_a_trace(
     headers: list[tuple[bytes, bytes]],
 ) -> None:
     named_by(headers)
+
+
+async def test_a_gateway_watches_its_calls_only_where_the_settings_say_so(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gateway = Gateway()
+    gateway.calls = World().calls
+    settings.OTEL = Telemetry()
+    assert gateway._start_telemetry() is None
+    assert gateway.calls.telemetry is None
+    with collector() as receiver:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        settings.OTEL = Telemetry(traces=True)
+        sender = gateway._start_telemetry()
+        assert sender is not None
+        assert gateway.calls.telemetry is sender.telemetry
+        sender.telemetry.begin("chat", []).placed()
+        sender.stop()
+        assert {path for path, _ in receiver.received} == {"/v1/traces"}
