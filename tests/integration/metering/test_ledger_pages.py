@@ -10,9 +10,11 @@ from django.test import Client
 from metering import alerts, learnt
 from metering.services import write_sample
 from tests import builders
+from tests.integration.console.conftest import samples_stay_young
 from tests.integration.metering.ledger import ACME, save
 from tests.integration.metering.test_learnt import taught
 
+__all__ = ["samples_stay_young"]
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 
 
