@@ -118,3 +118,10 @@ class Gateway:
         budgets = self.snapshot.tenants["alice"].budgets
         found = await self.state.accounts.budgets({"alice": budgets}, datetime.now(UTC))
         return found["alice"][0]
+
+    async def budget_once(self, true: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until it is so."""
+        async with asyncio.timeout(PATIENCE_S):
+            while not true(shown := await self.budget()):
+                await asyncio.sleep(0.02)
+        return shown

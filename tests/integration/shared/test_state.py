@@ -96,8 +96,7 @@ async def test_what_a_dead_gateway_held_is_settled_once_with_its_record(
     assert [(r.request_id, r.usage_source, r.throttle_reason) for r in records] == [
         ("asked", "estimated", "gateway_restart")
     ]
-    while (shown := await two.budget())["reserved"]:
-        await asyncio.sleep(0.02)
+    shown = await two.budget_once(lambda shown: not shown["reserved"])
     assert shown["used"] == records[0].cost
     assert (await two.admit("next")).grant.request_id == "next"
     two.state.settle("next", 30, COST)
@@ -107,8 +106,7 @@ async def test_what_a_dead_gateway_held_is_settled_once_with_its_record(
     one.state.settle("granted", 30, 999.0)
     assert (await one.admit("more")).grant.request_id == "more"
     one.state.settle("more", 30, COST)
-    while (shown := await two.budget())["reserved"]:
-        await asyncio.sleep(0.02)
+    shown = await two.budget_once(lambda shown: not shown["reserved"])
     assert shown["used"] == records[0].cost + 2 * COST
 
 
@@ -132,8 +130,7 @@ async def test_closed_nobody_is_let_in_while_the_server_is_away_and_what_runs_is
     one.state.settle("runs", 30, 70.0)
     assert (await one.admit("next")).grant.request_id == "next"
     one.state.settle("next", 30, COST)
-    while (shown := await one.budget())["reserved"]:
-        await asyncio.sleep(0.02)
+    shown = await one.budget_once(lambda shown: not shown["reserved"])
     assert shown["used"] == 70.0 + COST
 
 
@@ -145,8 +142,7 @@ async def test_an_empty_server_is_loaded_from_the_ledger(
     redis.kill()
     redis.start()
     await until(lambda: one.state.name == "shared", "it is back")
-    while (await one.budget())["used"] != 400.0:
-        await asyncio.sleep(0.02)
+    await one.budget_once(lambda shown: shown["used"] == 400.0)
 
 
 async def test_a_counter_that_stays_below_the_ledger_is_raised(
@@ -154,8 +150,7 @@ async def test_a_counter_that_stays_below_the_ledger_is_raised(
 ) -> None:
     one = await start("one", budgets=[DAILY])
     ledger.append(Used("alice", one.snapshot.tenants["alice"].budgets[0], 25.0))
-    while (await one.budget())["used"] != 25.0:
-        await asyncio.sleep(0.02)
+    await one.budget_once(lambda shown: shown["used"] == 25.0)
 
 
 async def test_open_each_goes_on_with_its_part_and_hands_over_what_it_let_in(
@@ -179,6 +174,5 @@ async def test_open_each_goes_on_with_its_part_and_hands_over_what_it_let_in(
             gateway.state.settle(id, 30, COST)
     assert (await waits).grant.request_id == "waits"
     one.state.settle("waits", 30, COST)
-    while (shown := await one.budget())["reserved"]:
-        await asyncio.sleep(0.02)
+    shown = await one.budget_once(lambda shown: not shown["reserved"])
     assert shown["used"] == (len(four) + 1) * COST
