@@ -28,14 +28,6 @@ def test_several_workers_without_redis_are_told_that_they_need_it(
         call_command("serve", workers=2)
 
 
-def test_several_workers_with_redis_are_told_that_this_version_cannot(
-    settings: Any,
-) -> None:
-    settings.REDIS_URL = "redis://127.0.0.1:1"
-    with pytest.raises(CommandError, match=r"--workers is 2: .* not part of this version"):
-        call_command("serve", workers=2)
-
-
 def test_a_database_without_its_migrations_stops_the_start(tmp_path: Path) -> None:
     own = {"SECRET_KEY": "only-for-tests", "FAIRLANE_DATA_DIR": str(tmp_path)}
     ended = subprocess.run(
