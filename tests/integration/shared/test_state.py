@@ -58,10 +58,9 @@ async def test_one_budget_for_all_gateways(start: Start) -> None:
     for task, gateway in zip(tried, [one, two] * 4, strict=True):
         if not task.exception():
             gateway.state.settle(task.result().grant.request_id, 30, COST)
-    await until(lambda: not one.state.accounts.open_ids, "settled")
-    shown = await one.budget()
+    while (shown := await one.budget())["reserved"]:  # the other's end is on its way
+        await asyncio.sleep(0.02)
     assert shown["used"] == (len(ended) - len(refused)) * COST
-    assert shown["reserved"] == 0
 
 
 async def test_a_place_that_one_gives_back_is_the_others(start: Start) -> None:
