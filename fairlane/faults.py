@@ -35,8 +35,9 @@ server_error = told_by_api(defaults.server_error, 500, "Something failed; the lo
 
 
 class Slashes(CommonMiddleware):
-    """Addresses end in a slash. Of a GET without one Django's redirect is enough; a 301 makes many
-    a client forget what it was about to POST, so the admin API answers that with 308 and says so."""
+    """Addresses end in a slash. A GET without one is redirected, as Django does it; on a 301 many
+    a client forgets what it was about to POST, so the admin API answers 308 and says so.
+    """
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase
