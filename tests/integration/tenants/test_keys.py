@@ -153,7 +153,7 @@ WRONG: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"expires_days": -1}, services.PolicyRefused, "expires_days is -1"),
     ({"expires_days": float("nan")}, services.PolicyRefused, "expires_days is nan"),
     ({"expires_days": 1e9}, services.PolicyRefused, "up to 3650"),
-    ({"expires_days": True}, services.PolicyRefused, "expires_days is True"),
+    ({"expires_days": True}, services.PolicyRefused, "expires_days is true"),
     ({"name": "x" * 101}, services.PolicyRefused, "up to 100"),
     ({"name": "a\nb"}, services.PolicyRefused, "plain characters"),
     ({"budgets": [{"name": "x"}]}, services.PolicyRefused, "kind is missing"),
