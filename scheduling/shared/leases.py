@@ -26,6 +26,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import ConnectionError as LostConnection
 
+from scheduling.shared.ending import end
 from scheduling.shared.link import OUT_OF_REACH
 from scheduling.shared.wire import Answer, decode, ticket_fields
 
@@ -104,9 +105,7 @@ class Leases:
         self.tasks.append(asyncio.create_task(self._beat(), name="lease on redis"))
 
     async def close(self) -> None:
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        await end(self.tasks)
         for pool in self._epochs:
             self._owner.call("leave", pool)
 

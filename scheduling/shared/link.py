@@ -25,6 +25,7 @@ from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import ResponseError
 from redis.exceptions import TimeoutError as TooSlow
 
+from scheduling.shared.ending import end
 from scheduling.shared.library import Library
 from scheduling.shared.wire import Answer, decode
 
@@ -69,8 +70,7 @@ class Link:
             with suppress(TimeoutError):
                 await asyncio.wait_for(sent.wait(), patience_s)
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
+            await end([self._task])
 
     @property
     def pending(self) -> int:

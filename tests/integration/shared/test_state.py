@@ -144,6 +144,24 @@ async def test_an_empty_server_is_loaded_from_the_ledger(
     await one.budget_once(lambda shown: shown["used"] == 400.0)
 
 
+async def test_several_gateways_fill_a_cold_counter_once(
+    start: Start, redis: RedisServer, ledger: list[Used]
+) -> None:
+    """D05."""
+    given: dict[str, Any] = {"budgets": [{**DAILY, "cost": 10_000}], "places": 9}
+    one, two = await start("one", **given), await start("two", **given)
+    ledger.append(Used("alice", one.snapshot.tenants["alice"].budgets[0], 400.0))
+    redis.kill()
+    redis.start()
+    await until(lambda: one.state.name == two.state.name == "shared", "both are back")
+    asked = [(one, "a1"), (two, "b1"), (one, "a2"), (two, "b2")]
+    await asyncio.gather(*(gateway.admit(id) for gateway, id in asked))
+    for gateway, id in asked:
+        gateway.state.settle(id, 30, COST)
+    shown = await one.budget_once(lambda shown: not shown["reserved"])
+    assert shown["used"] == 400.0 + 4 * COST
+
+
 async def test_a_counter_that_stays_below_the_ledger_is_raised(
     start: Start, ledger: list[Used]
 ) -> None:
