@@ -47,18 +47,33 @@ def ask(served: Stack, key: str, tokens: int = 4) -> int:
 
 @contextmanager
 def traffic(served: Stack, callers: dict[str, int]) -> Iterator[None]:
-    """So many callers of each key at once, each asking again and again until the block ends."""
+    """So many callers of each key at once, each asking again and again until the block ends. One
+    more of each listens to a long answer: no moment finds its tenant between two calls."""
     stop = threading.Event()
 
     def call(key: str) -> None:
         while not stop.is_set():
             ask(served, key, tokens=120)
 
+    def listen(key: str) -> None:
+        while not stop.is_set():
+            with httpx.stream(
+                "POST",
+                f"{served.url}/v1/completions",
+                headers={"Authorization": f"Bearer {key}"},
+                json={"model": "demo-chat", "prompt": "x", "max_tokens": 2000, "stream": True},
+                timeout=60,
+            ) as answer:
+                for _ in answer.iter_bytes():
+                    if stop.is_set():
+                        break
+
     threads = [
         threading.Thread(target=call, args=(key,))
         for key, many in callers.items()
         for _ in range(many)
     ]
+    threads += [threading.Thread(target=listen, args=(key,)) for key in callers]
     for thread in threads:
         thread.start()
     try:
