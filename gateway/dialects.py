@@ -67,8 +67,7 @@ class Dialect:
     running_usage: bool = False  # stream_options.continuous_usage_stats
     usage_per_choice: bool = False  # n > 1: a usage frame for each choice, to be summed
     dropped: frozenset[str] = frozenset()  # caller's fields that would get round policy
-    counts: Literal["vllm", "llamacpp"] = "vllm"  # how a prompt is counted: upstream.counting
-    tokenizes: str = "prompt"  # the field of /tokenize that takes a text
+    counts: Literal["vllm", "llamacpp"] = "vllm"  # upstream.counting and upstream.tokenizing
     metrics: Metrics = field(default_factory=lambda: MappingProxyType({}))  # names at /metrics
     about: About = About()
 
@@ -124,7 +123,6 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             "llamacpp",
             usage_per_choice=True,
             counts="llamacpp",
-            tokenizes="content",
             dropped=frozenset({"n_predict", "n_cmpl", "id_slot"}),
             metrics=LLAMACPP_METRICS,
             about=About(("/props", "build_info")),

@@ -14,7 +14,8 @@ import hashlib
 import hmac
 import os
 from collections.abc import Callable
-from typing import Literal
+from functools import partial
+from typing import Any, Literal
 
 import httpx
 
@@ -25,13 +26,15 @@ from gateway.upstream.client import EngineClient
 from gateway.upstream.counting import count_tokens
 from gateway.upstream.facts import EngineFacts, read_short
 from gateway.upstream.order import OrderWatch, Pending
+from gateway.upstream.tokenizing import MOST_BYTES, encoded, is_foreign, tokenized
 from gateway.wire.headers import Asked, to_engine
 from gateway.wire.request import ParsedCall, rewrite
 from gateway.wire.routes import Route
-from gateway.wire.usage import EngineError, read_body
+from gateway.wire.usage import EngineError, decode, read_body
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
 Response = httpx.Response
+Headers = list[tuple[bytes, bytes]]
 TransportError = httpx.TransportError
 RETRY_NO_ENDPOINT_S = 5.0  # about one round of health checks
 FULL = (429, 503)
@@ -147,17 +150,22 @@ class Engines:
         )
         headers = to_engine(asked, run.shown_id, [*policy_headers, *self.key_header(pool)])
         headers = run.trace.asked(run, headers)
-        connect_s, first_byte_s = self._patience(run, call)
         if call.stream and dialect.priority in call.route.priority:
             self._watch_order(run)
+        if is_foreign(call, dialect):
+            post = partial(self._post, run, call, headers)
+            return await tokenized(post, decode(body), self.facts.context_tokens(pool.model))
+        return await self._send(run, call, call.route.url(run.endpoint), headers, body)
+
+    async def _send(
+        self, run: Run, call: ParsedCall, url: str, headers: Headers, body: bytes
+    ) -> httpx.Response:
+        assert run.plan is not None
+        pool = run.plan.pool
+        connect_s, first_byte_s = self._patience(run, call)
         try:
             response = await self.client.send(
-                "POST",
-                call.route.url(run.endpoint),
-                headers,
-                body,
-                connect_s=connect_s,
-                first_byte_s=first_byte_s,
+                "POST", url, headers, body, connect_s=connect_s, first_byte_s=first_byte_s
             )
         except TransportError as error:
             self._broke(run, error, cut_short=connect_s < pool.timeouts.connect)
@@ -165,7 +173,19 @@ class Engines:
         self._heard(pool.model, run.endpoint, heard(response.status_code))
         if response.status_code == 200:
             return response
-        raise await self._refusal(response, dialect, connect_s, call.route)
+        raise await self._refusal(response, DIALECTS[pool.engine], connect_s, call.route)
+
+    async def _post(
+        self, run: Run, call: ParsedCall, headers: Headers, path: str, body: dict[str, Any]
+    ) -> Any:
+        """What an answer of JSON holds; None where it is none."""
+        url = run.endpoint.removesuffix("/v1") + path
+        response = await self._send(run, call, url, headers, encoded(body))
+        left = max(0.0, run.deadline - asyncio.get_running_loop().time())
+        try:
+            return decode(await read_short(response, left, MOST_BYTES))
+        except TransportError as error:
+            raise failure(error) from error
 
     def _watch_order(self, run: Run) -> None:
         """A whole answer comes at its end, which says nothing of the order."""

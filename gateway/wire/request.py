@@ -122,8 +122,6 @@ def rewrite(
     if route.generates and max_output_tokens is not None and call.max_output_tokens is None:
         body[route.bounds[0]] = max_output_tokens
     body |= route.puts
-    if route.kind == "tokenize" and dialect.tokenizes not in body and "prompt" in body:
-        body[dialect.tokenizes] = body.pop("prompt")
     body["model"] = served_model
     headers = _headers(dialect, form, priority, tenant, lane)
     if body == call.body and not _ambiguous(call.raw, route):

@@ -123,16 +123,6 @@ def test_tokenize_gets_neither_priority_nor_salt() -> None:
     assert (json.loads(body), headers) == ({"model": "real", "prompt": "ab"}, [])
 
 
-def test_llamacpp_gets_a_text_to_count_under_the_name_it_knows() -> None:
-    """It would answer an empty list to a `prompt`, which it does not read."""
-    for field in ("prompt", "content"):
-        call = read("tokenize", **{field: "ab"})
-        body, _ = rewrite(
-            call, DIALECTS["llamacpp"], priority=20, cache_salt="s", served_model="real"
-        )
-        assert json.loads(body) == {"model": "real", "content": "ab"}
-
-
 def test_the_tokens_that_llamacpp_lists_are_counted() -> None:
     assert report("tokenize", {"tokens": list(range(250))}).usage == Usage(3, 0, 0)
     assert report("tokenize", {"tokens": "abc"}).usage is None
