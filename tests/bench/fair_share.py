@@ -175,7 +175,7 @@ READINGS: dict[str, Weigh] = {
 
 
 def costs(records: list[dict[str, Any]], window: Window, weigh: Weigh) -> dict[str, float]:
-    found = dict.fromkeys(WEIGHTS, 0.0)
+    found = {record["tenant"]: 0.0 for record in records}
     for record in records:
         at = datetime.fromisoformat(record["at"])
         began = at + timedelta(milliseconds=record["queue_ms"])

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -76,23 +76,35 @@ class Deployment:
             return int(client.hlen(f"fl:accounts:{{{tenant}}}:open"))
 
 
+def two_pools(url: str, tenants: dict[str, dict[str, Any]]) -> dict[str, Any]:
+    return policy(url, tenants, chat=64, few=2)
+
+
 @contextmanager
 def deployment(
-    folder: Path, tenants: dict[str, dict[str, Any]], gateways: int = 2, **settings: str
+    folder: Path,
+    tenants: dict[str, dict[str, Any]],
+    gateways: int = 2,
+    *,
+    document: Callable[[str, dict[str, dict[str, Any]]], dict[str, Any]] = two_pools,
+    profile: str = "fast",
+    alone: bool = False,
+    **settings: str,
 ) -> Iterator[Deployment]:
+    """`alone`: each gateway for itself, without Redis. `profile`: the engine's."""
     with ExitStack() as stopping:
         redis = stopping.enter_context(redis_server())
         store = tempfile.mkdtemp(prefix="fairlane-shared-")  # where PostgreSQL's own user may look
         stopping.callback(shutil.rmtree, store, ignore_errors=True)
         database = start_postgres(Path(store) / "postgres")
-        url = stopping.enter_context(engine(folder, "few", "--profile", "fast", model="chat"))
+        url = stopping.enter_context(engine(folder, "few", "--profile", profile, model="chat"))
         made = []
         for number in range(gateways):
             own = folder / f"gateway-{number}"
             own.mkdir()
             given = {"DATABASE_URL": database, **settings}
-            made.append(Stack(own, [url], redis_url=redis.url, settings=given))
-        keys = _set_up(made[0], policy(url, tenants, chat=64, few=2), list(tenants))
+            made.append(Stack(own, [url], redis_url="" if alone else redis.url, settings=given))
+        keys = _set_up(made[0], document(url, tenants), list(tenants))
         simulated = SimulatedEngine(url)
         stopping.callback(simulated.close)
         for each in made:
