@@ -24,7 +24,7 @@ test-engines: $(VENV)/.test  ## against real vLLM and llama.cpp on the CPU; ENGI
 	@FAIRLANE_REAL_ENGINES=1 $(PY) -m pytest -q tests/engines
 
 explore: $(VENV)/.test  ## the tests that make up their own input, with new input each time
-	HYPOTHESIS_PROFILE=explore $(PY) -m pytest -q -n 2 tests/unit tests/integration/api/test_made_up_calls.py
+	HYPOTHESIS_PROFILE=explore $(PY) -m pytest -q -n 2 tests/unit tests/integration/api/test_made_up_calls.py tests/acceptance/gateway/test_fuzz.py
 
 bench: $(VENV)/.test  ## prints figures; docs/benchmarks.md says what they mean
 	@$(PY) -m tests.bench

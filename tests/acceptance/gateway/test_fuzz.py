@@ -1,112 +1,30 @@
-"""Whatever bytes come in at the door: an answer that is no failure of ours, and no slot lost."""
+"""Whatever bytes come in, from a caller or from an engine, on whatever route: an answer that is no
+failure of ours, one record, no slot lost and nothing held."""
 
 from __future__ import annotations
 
-import json
-import random
+import math
 import socket
-from collections.abc import Callable
-from typing import Any
+from collections import Counter
 
-from tests.acceptance.gateway.caller import CHAT
+from tests.acceptance.gateway import answers, odd
+from tests.acceptance.gateway.caller import CHAT, Caller
+from tests.acceptance.gateway.engine import Asked, own_engine
+from tests.acceptance.gateway.odd import BODIES, STREAMS
 from tests.acceptance.gateway.rig import Rig
-from tests.acceptance.stack import PATIENCE_S
+from tests.acceptance.stack import PATIENCE_S, until
+from tests.fuzz import MANY
 
-GOOD: dict[str, Any] = {
-    "model": "chat",
-    "messages": [{"role": "user", "content": "Hello"}],
-    "max_tokens": 3,
-    "n": 1,
-    "stream": False,
-    "stream_options": {"include_usage": True},
-    "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}],
-    "priority": 1,
-    "cache_salt": "s",
-    "stop": ["x"],
+CALLS, ENGINES = 40 * MANY, 30 * MANY  # on each route
+ONE_SLOT = {"max_running": 1, "max_queued": 0}
+LIMIT = 1_000_000_000
+BUDGET = {
+    "name": "all",
+    "kind": "sustained",
+    "cost": LIMIT,
+    "period": "day",
+    "on_exhausted": "alert",
 }
-ODD: list[Any] = [
-    *(
-        None,
-        True,
-        False,
-        0,
-        -1,
-        1,
-        2**31,
-        2**63,
-        -(2**64),
-        1.5,
-        1e308,
-        "",
-        " ",
-        "x",
-        "\x00",
-        "é\U0001f600",
-    ),
-    *([], [[]], [None], {}, {"": None}, [{}], {"role": "user"}, "x" * 5000, [1, "a", None, {}]),
-]
-Dice = random.Random
-
-
-def odd_field(dice: Dice) -> bytes:
-    body = {**GOOD, dice.choice(list(GOOD)): dice.choice(ODD)}
-    return json.dumps(body).encode()
-
-
-def odd_message(dice: Dice) -> bytes:
-    message = {
-        "role": "user",
-        "content": "x",
-        dice.choice(["role", "content", "name", "tool_calls"]): dice.choice(ODD),
-    }
-    parts = [{"type": "text", "text": "x"}, {"type": "image_url", "image_url": dice.choice(ODD)}]
-    other = {"role": "user", "content": dice.choice([parts, [dice.choice(ODD)], dice.choice(ODD)])}
-    return json.dumps({**GOOD, "messages": [message, other]}).encode()
-
-
-def cut(dice: Dice) -> bytes:
-    whole = json.dumps(GOOD).encode()
-    return whole[: dice.randrange(len(whole))]
-
-
-def flipped(dice: Dice) -> bytes:
-    whole = bytearray(json.dumps(GOOD).encode())
-    for _ in range(dice.randint(1, 6)):
-        whole[dice.randrange(len(whole))] = dice.randrange(256)
-    return bytes(whole)
-
-
-def noise(dice: Dice) -> bytes:
-    return dice.randbytes(dice.choice([0, 1, 7, 300]))
-
-
-def deep(dice: Dice) -> bytes:
-    levels = dice.choice([50, 900, 5000, 100_000])
-    opening, closing = dice.choice([(b"[", b"]"), (b'{"a":', b"}")])
-    nested = opening * levels + b"1" + closing * levels
-    return b'{"model":"chat","messages":[{"role":"user","content":"x"}],"extra":' + nested + b"}"
-
-
-def twice(dice: Dice) -> bytes:
-    name = dice.choice(list(GOOD))
-    again = json.dumps({name: dice.choice(ODD)})[1:]
-    return json.dumps(GOOD).encode()[:-1] + b"," + again.encode()
-
-
-def surrogates(dice: Dice) -> bytes:
-    lone = dice.choice([b"\\ud800", b"\\udfff\\ud800", b"\\u0000"])
-    where = dice.choice([b"chat", b"user", b"Hello"])
-    return json.dumps(GOOD).encode().replace(where, where + lone, 1)
-
-
-def number(dice: Dice) -> bytes:
-    odd = dice.choice([b"1e999", b"-0", b"NaN", b"Infinity", b"00", b"1" * 4000, b"1.", b"0x10"])
-    return json.dumps(GOOD).encode().replace(b"3", odd, 1)
-
-
-KINDS: list[Callable[[Dice], bytes]] = [
-    *(odd_field, odd_field, odd_message, cut, flipped, noise, deep, twice, surrogates, number)
-]
 HEADERS: list[dict[str, str]] = [
     {},
     {"Content-Type": "text/plain"},
@@ -128,23 +46,73 @@ HEADERS: list[dict[str, str]] = [
 
 
 def test_no_body_and_no_header_breaks_the_gateway_or_keeps_its_slot(rig: Rig) -> None:
-    alice = rig.tenant(limits={"max_running": 1, "max_queued": 0})
-    dice = random.Random(20261129)
-    statuses: dict[int, int] = {}
-    for turn in range(300):
-        body, headers = dice.choice(KINDS)(dice), dice.choice(HEADERS)
-        answer = alice.send(CHAT, body, headers).answer()
-        told = (turn, answer.status, body[:200], headers, answer.body[:300])
+    alice = rig.tenant(limits=ONE_SLOT, budgets=[BUDGET])
+    for path, fields in BODIES.items():
+        served = alice.start(path, **fields).answer()
+        assert served.status == 200, (path, served.body)
+    dice = odd.dice()
+    statuses: Counter[int] = Counter()
+    recorded = len(BODIES)
+    for path in list(BODIES) * CALLS:
+        body, headers = odd.body(dice, path), dice.choice(HEADERS)
+        answer = alice.send(path, body, headers).answer()
+        told = (path, answer.status, body[:300], headers, answer.body[:300])
         assert answer.status < 500, told
+        assert answer.status != 429, told  # the one slot came back each time
         if answer.status == 200:
-            assert answer.streamed or answer.json["choices"], told
+            assert answer.streamed or isinstance(answer.json, dict), told
         elif "x-request-id" in answer.headers:  # else the server's own parser refused it
             assert answer.message, told
-            assert isinstance(answer.code, str), told
-        statuses[answer.status] = statuses.get(answer.status, 0) + 1
-        assert answer.status != 429, told  # the one slot came back each time
-    assert statuses[400] > 100, statuses
-    assert alice.chat().status == 200
+            assert isinstance(answer.error["type" if path == "/v1/messages" else "code"], str)
+        recorded += "x-request-id" in answer.headers
+        statuses[answer.status] += 1
+    assert statuses[400] > 12 * CALLS / 4, statuses
+    assert statuses[200] > CALLS, statuses
+    nothing_is_left(rig, alice, recorded)
+
+
+def test_no_answer_of_an_engine_breaks_the_gateway_or_keeps_its_slot(rig: Rig) -> None:
+    dice = odd.dice()
+    statuses: Counter[int] = Counter()
+    with own_engine() as engine:
+        model = rig.pool(endpoints=[{"url": engine.url}])
+        alice = rig.tenant(model=model, limits=ONE_SLOT, budgets=[BUDGET])
+        for path in list(BODIES) * ENGINES:
+            stream = path in STREAMS and dice.random() < 0.6
+            data = answers.answer(dice, path, stream)
+            engine.act = lambda asked, data=data: writes(asked, data)
+            answer = alice.start(path, **{**BODIES[path], "stream": stream}).answer()
+            told = (path, stream, answer.status, data[:300], answer.body[:300])
+            assert answer.status in (200, 400, 502, 503), told
+            assert answer.status == 200 or "unexpectedly" not in answer.message, told
+            statuses[answer.status] += 1
+        assert min(statuses[200], statuses[502]) > ENGINES, statuses
+        nothing_is_left(rig, alice, len(BODIES) * ENGINES)
+        engine.act = answers_well
+        assert alice.chat().status == 200
+    assert "request failed" not in (rig.stack.folder / "serve.log").read_text()
+
+
+def writes(asked: Asked, data: bytes) -> None:
+    asked.wfile.write(data)
+    asked.break_off()
+
+
+def answers_well(asked: Asked) -> None:
+    asked.whole(200, odd.ANSWERS[CHAT])
+
+
+def nothing_is_left(rig: Rig, alice: Caller, calls: int) -> None:
+    """A record of each call, with numbers that can be true; the budget holds what these cost."""
+    rows = rig.records(alice.tenant, calls)
+    for row in rows:
+        assert 0 <= row["cached_tokens"] <= row["prompt_tokens"], row
+        assert row["completion_tokens"] >= 0, row
+        assert 0 <= row["cost"] < math.inf, row
+    due = sum(row["cost"] for row in rows)
+    used = f'fairlane_budget_used_ratio{{budget="all",tenant="{alice.tenant}"}}'
+    until(lambda: math.isclose(rig.metric(used) * LIMIT, due), f"{due} units used, none held")
+    assert rig.gauge("running", alice.tenant) == rig.gauge("queued", alice.tenant) == 0
 
 
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"
