@@ -7,6 +7,9 @@
    broke is sent again as it is. What must not be lost waits for Redis as long as it takes; the
    rest fails with StateUnavailable once Redis has been out of reach for `patience_s`.
 3. A server that does not know the library (restarted empty, another release) is given it.
+4. A server that answers but takes no call at the moment (its memory is full, it follows another or
+   lacks followers, it may not be asked) is out of reach like one that is silent. Only what a function
+   itself refuses ends with its call.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ import msgspec
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as LostConnection
-from redis.exceptions import ResponseError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as TooSlow
 
 from scheduling.shared.ending import end
@@ -32,6 +35,7 @@ from scheduling.shared.wire import Answer, decode
 MOST = 256  # calls in a batch
 PAUSE_S = (0.02, 0.5)  # before a batch is sent again: first, and at most
 OUT_OF_REACH = (LostConnection, TooSlow, OSError)
+NAMES_FUNCTION = " script: "  # "user_function:3: … script: settle_…, on @user_function:3."
 
 log = structlog.get_logger()
 
@@ -91,7 +95,7 @@ class Link:
                 try:
                     answers = await self._ask(batch)
                 except Exception as error:
-                    if not isinstance(error, OUT_OF_REACH):  # none that is known: it goes on
+                    if not isinstance(error, (*OUT_OF_REACH, RedisError)):  # it goes on
                         log.exception("calls to redis failed")
                     self._out_of_reach(error)
                     await asyncio.sleep(pause_s)
@@ -112,7 +116,7 @@ class Link:
             for i, answer in zip(unknown, again, strict=True):
                 answers[i] = answer
         for answer in answers:
-            if isinstance(answer, OUT_OF_REACH):
+            if isinstance(answer, Exception) and not is_of_function(answer):
                 raise answer
         return answers
 
@@ -151,6 +155,12 @@ class Link:
         for call in failed:
             assert call.failed is not None
             call.failed(StateUnavailable(str(error)))
+
+
+def is_of_function(error: Exception) -> bool:
+    """Whether a function failed, and not the server that was to run it: Redis and Valkey add which
+    function it was, where one that was run may not do what it does as well."""
+    return isinstance(error, ResponseError) and NAMES_FUNCTION in str(error)
 
 
 def is_unknown(answer: object) -> bool:

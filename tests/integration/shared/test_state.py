@@ -133,6 +133,41 @@ async def test_closed_nobody_is_let_in_while_the_server_is_away_and_what_runs_is
     assert shown["used"] == 70.0 + COST
 
 
+REFUSALS = {
+    "its memory is full": ("CONFIG SET maxmemory 1", "CONFIG SET maxmemory 0"),
+    "it follows another": ("REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"),
+    "it lacks followers": (
+        "CONFIG SET min-replicas-to-write 1",
+        "CONFIG SET min-replicas-to-write 0",
+    ),
+    "no function may be called": ("ACL SETUSER default -fcall", "ACL SETUSER default +fcall"),
+    "no key may be used": ("ACL SETUSER default resetkeys", "ACL SETUSER default allkeys"),
+}
+
+
+@pytest.mark.parametrize("why", REFUSALS)
+async def test_a_server_that_answers_and_takes_no_call_is_away_like_one_that_is_silent(
+    start: Start, redis: RedisServer, ledger: list[Used], why: str
+) -> None:
+    """No end of a request is lost to an error: its place and its reservation would be taken for as
+    long as this gateway lives."""
+    one = await start("one", budgets=[DAILY], places=1)
+    await one.admit("runs")
+    refuses, takes = REFUSALS[why]
+    with redis.client() as client:
+        client.execute_command(*refuses.split())
+        one.state.settle("runs", 30, 70.0)
+        with pytest.raises(StateLost):
+            await one.admit("new")
+        assert one.state.name == "lost"
+        client.execute_command(*takes.split())
+    await until(lambda: one.state.name == "shared", "it is back")
+    assert (await one.admit("next")).grant.request_id == "next"
+    one.state.settle("next", 30, COST)
+    shown = await one.budget_once(lambda shown: not shown["reserved"])
+    assert shown["used"] == 70.0 + COST
+
+
 async def test_an_empty_server_is_loaded_from_the_ledger(
     start: Start, redis: RedisServer, ledger: list[Used]
 ) -> None:
