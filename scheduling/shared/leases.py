@@ -25,6 +25,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 from redis.exceptions import ConnectionError as LostConnection
+from redis.exceptions import RedisError
 
 from scheduling.shared.ending import end
 from scheduling.shared.link import OUT_OF_REACH
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 BEAT_S = 1.0
 OLDEST = 256  # waiters that are asked for though nothing seems lost
 PAUSE_S = 0.2
+DEAF_S = 30.0  # until a channel that was refused is asked for again
 QUIET_S = 3.0  # without a message: is the channel still there?
 
 log = structlog.get_logger()
@@ -231,6 +233,10 @@ class Leases:
                             self._heard(decode(message["data"]))
             except OUT_OF_REACH:
                 await asyncio.sleep(PAUSE_S)
+            except RedisError as error:  # it may use keys and not channels: no start waits for that
+                log.error("grants come late, nothing is heard", channel=channel, error=str(error))
+                subscribed.set()
+                await asyncio.sleep(DEAF_S)
 
     def _heard(self, grants: list[list[Any]]) -> None:
         for request_id, endpoint, *reason in grants:

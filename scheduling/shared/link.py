@@ -8,8 +8,8 @@
    rest fails with StateUnavailable once Redis has been out of reach for `patience_s`.
 3. A server that does not know the library (restarted empty, another release) is given it.
 4. A server that answers but takes no call at the moment (its memory is full, it follows another or
-   lacks followers, it may not be asked) is out of reach like one that is silent. Only what a function
-   itself refuses ends with its call.
+   lacks followers, it may not be asked) is out of reach like one that is silent. Only what a
+   function itself refuses ends with its call.
 """
 
 from __future__ import annotations

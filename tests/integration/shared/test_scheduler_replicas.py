@@ -291,6 +291,22 @@ async def test_a_tenants_limit_holds_over_gateways(house: House) -> None:
     await second
 
 
+async def test_who_may_not_listen_starts_and_hears_of_its_grants_later() -> None:
+    """A user of the server's that was given keys and no channels, as is usual for a new one."""
+    with redis_server() as own:
+        with own.client() as client:
+            client.execute_command("ACL", "SETUSER", "default", "resetchannels")
+        house = House(own)
+        one = await house.scheduler(config(), lease_s=0.6)
+        two = await house.scheduler(config(), lease_s=0.6)
+        await one.acquire(ticket("r1"), 60)
+        second = start(two, "r2")
+        await waits(two, "r2")
+        one.settle("r1", 10.0)
+        await second
+        await house.close()
+
+
 async def test_while_the_server_is_down_ends_are_kept_and_beginnings_fail() -> None:
     """What was down comes back empty: the same gateway then builds the state again."""
     with redis_server() as own:
