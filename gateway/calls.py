@@ -257,12 +257,12 @@ class Calls:
         self, exchange: Exchange, run: Run, call: ParsedCall, asked: Asked, bound: int | None
     ) -> None:
         try:
-            response = await self._engines.ask(run, call, asked, bound)
+            answer = await self._engines.ask(run, call, asked, bound)
             try:
                 relay = Relay(self._engines.client, exchange, run, call, self._charge, self._close)
-                await relay.relay(response)
+                await relay.relay(answer)
             finally:
-                await self._engines.client.close(response)
+                await answer.aclose()
         except ApiError as error:
             run.trace.failed(error.outcome)
             if not exchange.started:

@@ -18,15 +18,9 @@ from gateway.dialects import DIALECTS
 from gateway.errors import ApiError, Outcome
 from gateway.exchange import Exchange, Headers
 from gateway.run import Run
-from gateway.upstream.client import EngineClient
-from gateway.upstream.engines import (
-    EngineFailed,
-    Response,
-    TransportError,
-    failure,
-    stream_refusal,
-)
-from gateway.wire.headers import ratelimit_headers, to_caller
+from gateway.upstream.client import Answer, EngineClient
+from gateway.upstream.engines import EngineFailed, TransportError, failure, stream_refusal
+from gateway.wire.headers import first, ratelimit_headers, to_caller
 from gateway.wire.meter import Meter
 from gateway.wire.request import ParsedCall
 from gateway.wire.usage import finish_reason
@@ -58,25 +52,25 @@ class Relay:
         assert run.plan is not None
         self._deadline = run.deadline
 
-    async def relay(self, response: Response) -> None:
+    async def relay(self, answer: Answer) -> None:
         """Raises:
         ApiError: the answer failed before any of it was sent.
         """
-        if is_compressed(response):
+        if is_compressed(answer):
             raise ApiError(Outcome.ENGINE_ERROR, "The engine compressed its answer, unasked.")
         self._run.answering = True
-        kind = content_type(response)
+        kind = content_type(answer)
         self._exchange.expect_read_by(self._deadline + UNREAD_S)
         if self._call.stream and kind.startswith(b"text/event-stream"):
-            await self._stream(response)
+            await self._stream(answer)
         else:
-            await self._whole(response)
+            await self._whole(answer)
 
-    async def _whole(self, response: Response) -> None:
+    async def _whole(self, answer: Answer) -> None:
         parts: list[bytes] = []
         size = 0
         try:
-            async for part in self._pieces(response):
+            async for part in self._pieces(answer):
                 parts.append(part)
                 size += len(part)
                 if size > MAX_ANSWER_BYTES:
@@ -91,9 +85,9 @@ class Relay:
         run.usage, run.usage_is_exact = report.usage, report.exact
         run.finish = finish_reason(report.finish_reasons)
         self._close(run)
-        await self._exchange.respond(200, self._headers(response), body)
+        await self._exchange.respond(200, self._headers(answer), body)
 
-    async def _stream(self, response: Response) -> None:
+    async def _stream(self, answer: Answer) -> None:
         run, call = self._run, self._call
         assert run.plan is not None
         assert call.route.meter is not None
@@ -105,7 +99,7 @@ class Relay:
             prompts=call.prompts,
         )
         try:
-            broke = await self._pass_on(response, meter)
+            broke = await self._pass_on(answer, meter)
             ending = meter.finish()
             if broke is None and not ending.complete:
                 broke = EngineFailed(Outcome.ENGINE_ERROR, "The engine broke off its answer.")
@@ -113,7 +107,7 @@ class Relay:
             run.note_stream(meter)
         if broke is None:
             self._close(run)
-            await self._finish(response, ending.rest)
+            await self._finish(answer, ending.rest)
         elif self._exchange.started:
             run.end(broke.outcome)
             self._close(run)
@@ -123,13 +117,13 @@ class Relay:
         else:
             raise broke
 
-    async def _pass_on(self, response: Response, meter: Meter) -> ApiError | None:
+    async def _pass_on(self, answer: Answer, meter: Meter) -> ApiError | None:
         """Until the engine's stream ends; returns what broke it, if anything did."""
         run, exchange = self._run, self._exchange
         assert run.plan is not None
         charge_at = run.plan.estimate.output_tokens + CHARGE_EVERY_TOKENS
         try:
-            async for chunk in self._pieces(response, run.first_by):
+            async for chunk in self._pieces(answer, run.first_by):
                 shown = meter.feed(chunk)
                 if run.first_at is None and meter.first_content_seen:
                     run.first_at = time.monotonic()
@@ -144,7 +138,7 @@ class Relay:
                 if not shown:
                     continue
                 if not exchange.started:
-                    await exchange.start(200, self._headers(response))
+                    await exchange.start(200, self._headers(answer))
                 await exchange.write(shown)
                 if meter.tokens >= charge_at:
                     charge_at = meter.tokens + CHARGE_EVERY_TOKENS
@@ -155,36 +149,30 @@ class Relay:
             return error
         return None
 
-    async def _finish(self, response: Response, rest: bytes) -> None:
+    async def _finish(self, answer: Answer, rest: bytes) -> None:
         if not self._exchange.started:
-            await self._exchange.start(200, self._headers(response))
+            await self._exchange.start(200, self._headers(answer))
         await self._exchange.finish(rest)
 
-    def _pieces(self, response: Response, first_by: float | None = None) -> AsyncIterator[bytes]:
+    def _pieces(self, answer: Answer, first_by: float | None = None) -> AsyncIterator[bytes]:
         assert self._run.plan is not None
         idle_s = self._run.plan.pool.timeouts.idle
         first_s = None
         if first_by is not None:
             first_s = max(0.0, first_by - asyncio.get_running_loop().time())
-        return self._client.iterate(response, idle_s, self._deadline, first_s)
+        return self._client.iterate(answer, idle_s, self._deadline, first_s)
 
-    def _headers(self, response: Response) -> Headers:
-        return [*to_caller(response.headers.raw), *own_headers(self._run)]
-
-
-def content_type(response: Response) -> bytes:
-    return header(response, b"content-type")
+    def _headers(self, answer: Answer) -> Headers:
+        return [*to_caller(answer.headers), *own_headers(self._run)]
 
 
-def is_compressed(response: Response) -> bool:
+def content_type(answer: Answer) -> bytes:
+    return first(answer.headers, b"content-type").lower()
+
+
+def is_compressed(answer: Answer) -> bool:
     """It could not be metered, and its caller would not be told how to read it."""
-    return header(response, b"content-encoding") not in (b"", b"identity")
-
-
-def header(response: Response, wanted: bytes) -> bytes:
-    """httpx's own look-up guesses an encoding for all headers first."""
-    raw = response.headers.raw
-    return next((value.lower() for name, value in raw if name.lower() == wanted), b"")
+    return first(answer.headers, b"content-encoding").lower() not in (b"", b"identity")
 
 
 def own_headers(run: Run) -> Headers:

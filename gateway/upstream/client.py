@@ -1,7 +1,7 @@
-"""What the gateway sends its requests with, over whatever httpx transport it is given.
+"""What the gateway sends its requests with, over its own transport or any of httpx's.
 
 1. One timer a request, none a piece, and no task: see `Alarm`.
-2. Every limit that is passed raises an httpx.TimeoutException. Whoever got a response closes it,
+2. Every limit that is passed raises an httpx.TimeoutException. Whoever got an answer closes it,
    whatever happened; closed before its end, the engine's socket closes at once.
 3. `httpx.AsyncClient.send` is not used: it costs more than all of this together
    (tests/bench/upstream.py).
@@ -12,20 +12,38 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from math import inf
+from typing import Protocol
 
 import httpx
 
 from gateway.upstream.alarm import Alarm
-from gateway.upstream.exchange import Exchange, RawHeaders
+from gateway.upstream.exchange import RawHeaders
+from gateway.upstream.over_httpx import OverHttpx
+from gateway.upstream.transport import EngineTransport
 
-OURS = frozenset((b"host", b"content-length", b"transfer-encoding"))
-URLS_KEPT = 1024
+
+class Answer(Protocol):
+    """An engine's, from the moment that its head is there."""
+
+    @property
+    def status(self) -> int: ...
+
+    @property
+    def headers(self) -> RawHeaders: ...
+
+    @property
+    def is_complete(self) -> bool:
+        """All of it is here, and reading it waits for nothing."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+
+    async def aclose(self) -> None: ...
 
 
 class EngineClient:
     def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        self._transport = transport
-        self._urls: dict[str, httpx.URL] = {}
+        own = isinstance(transport, EngineTransport)
+        self._transport = transport if own else OverHttpx(transport)
 
     async def send(
         self,
@@ -36,8 +54,8 @@ class EngineClient:
         *,
         connect_s: float,
         first_byte_s: float,
-    ) -> httpx.Response:
-        """Send, and wait for the answer's head; its body is for `iterate`, then `close` it.
+    ) -> Answer:
+        """Send, and wait for the answer's head; its body is for `iterate`, then close it.
 
         `first_byte_s` runs from the moment the request is sent. Host and framing headers are set
         here; other hop-by-hop headers are the caller's business.
@@ -45,27 +63,19 @@ class EngineClient:
         Raises:
             httpx.TransportError: ConnectError, ConnectTimeout, ReadTimeout, RemoteProtocolError, …
         """
-        target = self._url(url)
         timeouts: dict[str, float | None] = {
             "connect": connect_s,
             "pool": connect_s,
             "write": first_byte_s,
             "read": first_byte_s,
         }
-        request = httpx.Request(
-            method,
-            target,
-            headers=_complete(method, target, headers, body),
-            stream=httpx.ByteStream(body),
-            extensions={"timeout": timeouts},
-        )
-        response = await self._transport.handle_async_request(request)
+        answer = await self._transport.ask(method, url, headers, body, timeouts)
         timeouts["read"] = None  # from here on `iterate` keeps time; transports look at each read
-        return response  # without its request: that would hold the body as long as a stream runs
+        return answer
 
     def iterate(
         self,
-        response: httpx.Response,
+        answer: Answer,
         idle_s: float,
         deadline: float = inf,
         first_s: float | None = None,
@@ -79,35 +89,12 @@ class EngineClient:
             httpx.ReadTimeout: one of the three passed.
             httpx.TransportError: the engine broke off.
         """
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        if isinstance(response.stream, Exchange) and response.stream.is_complete:
-            return aiter(response.stream)  # nothing to wait for: most answers that do not stream
-        return _Pieces(aiter(response.stream), idle_s, deadline, first_s)
-
-    async def close(self, response: httpx.Response) -> None:
-        """As `Response.aclose`, which costs more than what it does."""
-        assert isinstance(response.stream, httpx.AsyncByteStream)
-        await response.stream.aclose()
+        if answer.is_complete:
+            return aiter(answer)  # nothing to wait for: most answers that do not stream
+        return _Pieces(aiter(answer), idle_s, deadline, first_s)
 
     async def aclose(self) -> None:
         await self._transport.aclose()
-
-    def _url(self, url: str) -> httpx.URL:
-        """Parsing a URL costs as much as sending a small request; engines have few of them."""
-        parsed = self._urls.get(url)
-        if parsed is None:
-            if len(self._urls) >= URLS_KEPT:
-                self._urls.clear()
-            parsed = self._urls[url] = httpx.URL(url)
-        return parsed
-
-
-def _complete(method: str, url: httpx.URL, headers: RawHeaders, body: bytes) -> RawHeaders:
-    sent = [(b"Host", url.netloc)]
-    sent += [header for header in headers if header[0].lower() not in OURS]
-    if body or method in ("POST", "PUT", "PATCH"):
-        sent.append((b"Content-Length", b"%d" % len(body)))
-    return sent
 
 
 class _Pieces:

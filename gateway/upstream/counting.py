@@ -36,7 +36,7 @@ async def count_tokens(
     """Prompt tokens without those of media; or, in words, why the engine did not count."""
     path, body, told = question(pool.model, call, DIALECTS[pool.engine])
     try:
-        response = await client.send(
+        answer = await client.send(
             "POST",
             url.removesuffix("/v1") + path,
             [(b"content-type", b"application/json"), *headers],
@@ -44,11 +44,11 @@ async def count_tokens(
             connect_s=patience_s,
             first_byte_s=patience_s,
         )
-        said = decode(await read_short(response, patience_s, MOST_BYTES))
+        said = decode(await read_short(answer, patience_s, MOST_BYTES))
     except httpx.TransportError:
         return f"{path} could not be reached, or not in time"
-    if response.status_code != 200:
-        return f"{path} answered HTTP {response.status_code}"
+    if answer.status != 200:
+        return f"{path} answered HTTP {answer.status}"
     count = said.get(told) if isinstance(said, dict) else None
     if isinstance(count, list):
         count = len(count)

@@ -22,18 +22,17 @@ import httpx
 from gateway.dialects import DIALECTS, Dialect
 from gateway.errors import ApiError, Outcome
 from gateway.run import Run
-from gateway.upstream.client import EngineClient
+from gateway.upstream.client import Answer, EngineClient
 from gateway.upstream.counting import count_tokens
 from gateway.upstream.facts import EngineFacts, read_short
 from gateway.upstream.order import OrderWatch, Pending
 from gateway.upstream.tokenizing import MOST_BYTES, encoded, is_foreign, tokenized
-from gateway.wire.headers import Asked, to_engine
+from gateway.wire.headers import Asked, first, to_engine
 from gateway.wire.request import ParsedCall, rewrite
 from gateway.wire.routes import Route
 from gateway.wire.usage import EngineError, decode, read_body
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
-Response = httpx.Response
 Headers = list[tuple[bytes, bytes]]
 TransportError = httpx.TransportError
 RETRY_NO_ENDPOINT_S = 5.0  # about one round of health checks
@@ -125,9 +124,7 @@ class Engines:
         room = context - prompt_tokens - prompt_tokens // 4 - 64  # the estimate may be short
         return min(most, room) if room > 0 else None
 
-    async def ask(
-        self, run: Run, call: ParsedCall, asked: Asked, bound: int | None
-    ) -> httpx.Response:
+    async def ask(self, run: Run, call: ParsedCall, asked: Asked, bound: int | None) -> Answer:
         """Send the request to the endpoint that was granted; the answer's status is 200.
 
         Raises:
@@ -159,31 +156,31 @@ class Engines:
 
     async def _send(
         self, run: Run, call: ParsedCall, url: str, headers: Headers, body: bytes
-    ) -> httpx.Response:
+    ) -> Answer:
         assert run.plan is not None
         pool = run.plan.pool
         connect_s, first_byte_s = self._patience(run, call)
         try:
-            response = await self.client.send(
+            answer = await self.client.send(
                 "POST", url, headers, body, connect_s=connect_s, first_byte_s=first_byte_s
             )
         except TransportError as error:
             self._broke(run, error, cut_short=connect_s < pool.timeouts.connect)
             raise failure(error) from error
-        self._heard(pool.model, run.endpoint, heard(response.status_code))
-        if response.status_code == 200:
-            return response
-        raise await self._refusal(response, DIALECTS[pool.engine], connect_s, call.route)
+        self._heard(pool.model, run.endpoint, heard(answer.status))
+        if answer.status == 200:
+            return answer
+        raise await self._refusal(answer, DIALECTS[pool.engine], connect_s, call.route)
 
     async def _post(
         self, run: Run, call: ParsedCall, headers: Headers, path: str, body: dict[str, Any]
     ) -> Any:
         """What an answer of JSON holds; None where it is none."""
         url = run.endpoint.removesuffix("/v1") + path
-        response = await self._send(run, call, url, headers, encoded(body))
+        answer = await self._send(run, call, url, headers, encoded(body))
         left = max(0.0, run.deadline - asyncio.get_running_loop().time())
         try:
-            return decode(await read_short(response, left, MOST_BYTES))
+            return decode(await read_short(answer, left, MOST_BYTES))
         except TransportError as error:
             raise failure(error) from error
 
@@ -231,15 +228,15 @@ class Engines:
         return [] if value is None else [(b"authorization", value)]
 
     async def _refusal(
-        self, response: httpx.Response, dialect: Dialect, patience_s: float, route: Route
+        self, answer: Answer, dialect: Dialect, patience_s: float, route: Route
     ) -> ApiError:
         try:
-            said = read_body(await read_short(response, patience_s), dialect).error
+            said = read_body(await read_short(answer, patience_s), dialect).error
         except TransportError:
             said = None
-        if response.status_code in NOT_THERE and not (said and "model" in said.message.lower()):
-            return missing(route, response.status_code)
-        return refusal(response.status_code, said, response.headers.get("retry-after"))
+        if answer.status in NOT_THERE and not (said and "model" in said.message.lower()):
+            return missing(route, answer.status)
+        return refusal(answer.status, said, first(answer.headers, b"retry-after"))
 
 
 def heard(status: int) -> Heard:
@@ -259,7 +256,7 @@ def missing(route: Route, status: int) -> ApiError:
     )
 
 
-def refusal(status: int, said: EngineError | None, retry_after: str | None) -> ApiError:
+def refusal(status: int, said: EngineError | None, retry_after: bytes = b"") -> ApiError:
     """What an engine's status means for the caller."""
     words = said.message if said else f"HTTP {status}"
     if status in FULL:
@@ -293,7 +290,7 @@ def stream_refusal(said: EngineError) -> ApiError:
     """A stream that began with an error: its code, else its type, is what the status would have
     been."""
     code = int(said.code) if said.code.isdigit() else STATUS_OF.get(said.type, 500)
-    return refusal(code if 400 <= code <= 599 else 500, said, None)
+    return refusal(code if 400 <= code <= 599 else 500, said)
 
 
 def failure(error: TransportError) -> ApiError:
@@ -303,7 +300,7 @@ def failure(error: TransportError) -> ApiError:
     return EngineFailed(Outcome.ENGINE_ERROR, "The engine could not be reached or broke off.")
 
 
-def _seconds(text: str | None) -> float | None:
+def _seconds(text: bytes) -> float | None:
     try:
         return float(text) if text else None
     except ValueError:

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 
 from gateway.dialects import DIALECTS, Dialect
-from gateway.upstream.client import EngineClient
+from gateway.upstream.client import Answer, EngineClient
 from gateway.wire.usage import decode
 from tenants.core.snapshot import PoolPolicy
 
@@ -85,13 +85,13 @@ class EngineFacts:
     ) -> dict[str, Any] | None:
         """A JSON object, empty where the answer is none; None where there was no answer."""
         try:
-            response = await self._client.send(
+            answer = await self._client.send(
                 "GET", url, headers, b"", connect_s=patience_s, first_byte_s=patience_s
             )
-            body = decode(await read_short(response, patience_s, most))
+            body = decode(await read_short(answer, patience_s, most))
         except httpx.TransportError:
             return None
-        return body if response.status_code == 200 and isinstance(body, dict) else NOTHING
+        return body if answer.status == 200 and isinstance(body, dict) else NOTHING
 
 
 def _facts(model: str, listed: dict[str, Any], version: Any, by_priority: bool | None) -> Facts:
@@ -139,9 +139,7 @@ def _by_priority(dialect: Dialect, said: dict[str, Any]) -> bool | None:
     return None
 
 
-async def read_short(
-    response: httpx.Response, patience_s: float, most: int = MAX_BODY_BYTES
-) -> bytes:
+async def read_short(answer: Answer, patience_s: float, most: int = MAX_BODY_BYTES) -> bytes:
     """A body that should be short; the rest of a longer one is not waited for.
 
     Raises:
@@ -149,10 +147,9 @@ async def read_short(
     """
     parts: list[bytes] = []
     size = 0
-    assert isinstance(response.stream, httpx.AsyncByteStream)
     try:
         async with asyncio.timeout(patience_s):
-            async for part in response.stream:
+            async for part in answer:
                 parts.append(part)
                 size += len(part)
                 if size > most:
@@ -160,5 +157,5 @@ async def read_short(
     except TimeoutError:
         pass
     finally:
-        await response.stream.aclose()
+        await answer.aclose()
     return b"".join(parts)

@@ -113,13 +113,13 @@ class LoadWatch:
         url = f"{watched.key[1].removesuffix('/v1')}/metrics"
         headers = self._key_of(watched.pool)
         try:
-            response = await self._client.send(
+            answer = await self._client.send(
                 "GET", url, headers, b"", connect_s=PATIENCE_S, first_byte_s=PATIENCE_S
             )
-            text = await read_short(response, PATIENCE_S, MOST_BYTES)
+            text = await read_short(answer, PATIENCE_S, MOST_BYTES)
         except httpx.TransportError:
             return None
-        if response.status_code != 200:
+        if answer.status != 200:
             return None
         return load.read(text.decode("utf-8", "replace"), watched.names)
 

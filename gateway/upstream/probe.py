@@ -203,8 +203,8 @@ class _Check:
 
     async def _status(self, url: str) -> int:
         limit_s = self._timeout_s
-        response = await self._client.send(
+        answer = await self._client.send(
             "GET", url, [], b"", connect_s=limit_s, first_byte_s=limit_s
         )
-        await response.aclose()
-        return response.status_code
+        await answer.aclose()
+        return answer.status

@@ -16,6 +16,7 @@ import msgspec
 
 from gateway.dialects import Dialect
 from gateway.errors import ApiError, Outcome
+from gateway.upstream.over_httpx import HttpxAnswer
 from gateway.wire.request import ParsedCall
 
 Body = dict[str, Any]
@@ -33,7 +34,7 @@ def is_foreign(call: ParsedCall, dialect: Dialect) -> bool:
     )
 
 
-async def tokenized(post: Post, body: Body, context_tokens: int | None) -> httpx.Response:
+async def tokenized(post: Post, body: Body, context_tokens: int | None) -> HttpxAnswer:
     """Ask llama.cpp what `body` asks in vLLM's form.
 
     Raises:
@@ -47,7 +48,7 @@ async def tokenized(post: Post, body: Body, context_tokens: int | None) -> httpx
     said = await post("/tokenize", {"model": body["model"], **asked})
     tokens = _told(said, "tokens", list)
     answer = {"count": len(tokens), "max_model_len": context_tokens, "tokens": tokens}
-    return httpx.Response(200, headers=JSON, content=encoded(answer))
+    return HttpxAnswer(httpx.Response(200, headers=JSON, content=encoded(answer)))
 
 
 def encoded(body: Body) -> bytes:

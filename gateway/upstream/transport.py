@@ -1,34 +1,45 @@
-"""The way to the engines: an httpx transport on asyncio and httptools, called directly.
+"""The way to the engines: a transport on asyncio and httptools, called directly.
 
 1. A request is sent a second time only when the connection had served before, died, and sent not
    one byte of an answer: it had been closed while idle. Then once, past every idle connection.
 2. Whoever gets a response closes it; closing it before its end closes the socket.
 3. It belongs to one event loop, holds no global state, and `aclose` leaves no socket open.
+4. It is an httpx transport like any other, too; what the gateway calls is `ask`, since httpx's
+   Request and Response cost more than all that is done here.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import Iterable
+from collections.abc import AsyncIterable, Iterable
+from typing import NamedTuple
 
 import httpx
 
-from gateway.upstream import request as requests
 from gateway.upstream.addresses import Addresses
-from gateway.upstream.exchange import Exchange, Timeouts
+from gateway.upstream.exchange import Exchange, RawHeaders, Timeouts
 from gateway.upstream.pool import Limits, Origin, Pool
+from gateway.upstream.request import message
 
 PORTS = {"http": 80, "https": 443}
 EXTENSIONS = {"http_version": b"HTTP/1.1"}
+URLS_KEPT = 1024
+
+
+class Target(NamedTuple):
+    """A URL as it is asked: reading one costs as much as sending a small request."""
+
+    pool: Pool
+    host: bytes
+    path: bytes
 
 
 class EngineTransport(httpx.AsyncBaseTransport):
     """`tls` is made from the system's certificates when it is not given; `allowed` are networks
     that are refused otherwise (`addresses`).
 
-    `handle_async_request` raises httpx's own exceptions, and reads httpx's own `timeout`
-    extension: `connect`, `pool`, `write` (the whole request), `read` (the whole head, then each
-    wait for more of the body).
+    It raises httpx's own exceptions, and `timeouts` are httpx's own: `connect`, `pool`, `write`
+    (the whole request), `read` (the whole head, then each wait for more of the body).
     """
 
     def __init__(
@@ -41,15 +52,26 @@ class EngineTransport(httpx.AsyncBaseTransport):
         self._limits = limits or Limits()
         self._tls = tls
         self._pools: dict[Origin, Pool] = {}
+        self._targets: dict[str, Target] = {}
         self._is_closed = False
 
+    async def ask(
+        self, method: str, url: str, headers: RawHeaders, body: bytes, timeouts: Timeouts
+    ) -> Exchange:
+        """The answer once its head is there. Host and framing headers are set here."""
+        target = self._targets.get(url) or self._target(url)
+        sent = message(method, target.path, target.host, headers, body)
+        return await self._exchange(target.pool, method, sent, timeouts)
+
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        assert isinstance(request.stream, AsyncIterable)
+        body = b"".join([part async for part in request.stream])
         timeouts: Timeouts = request.extensions.get("timeout", {})
-        message = await requests.message(request)
-        pool = self._pool(request.url)
-        exchange = await self._exchange(pool, request.method, message, timeouts)
+        answer = await self.ask(
+            request.method, str(request.url), request.headers.raw, body, timeouts
+        )
         return httpx.Response(
-            exchange.status, headers=exchange.headers, stream=exchange, extensions=EXTENSIONS
+            answer.status, headers=answer.headers, stream=answer, extensions=EXTENSIONS
         )
 
     async def aclose(self) -> None:
@@ -58,11 +80,11 @@ class EngineTransport(httpx.AsyncBaseTransport):
             await pool.aclose()
 
     async def _exchange(
-        self, pool: Pool, method: str, message: list[bytes], timeouts: Timeouts
+        self, pool: Pool, method: str, sent: list[bytes], timeouts: Timeouts
     ) -> Exchange:
         connection = await pool.acquire(timeouts)
         had_served = connection.exchanges > 0
-        exchange = connection.start(method, message, timeouts)
+        exchange = connection.start(method, sent, timeouts)
         try:
             await exchange.head()
         except (httpx.NetworkError, httpx.RemoteProtocolError):
@@ -72,9 +94,16 @@ class EngineTransport(httpx.AsyncBaseTransport):
             return exchange
         pool.drop_idle()  # what killed one has most likely killed all
         connection = await pool.acquire(timeouts)
-        exchange = connection.start(method, message, timeouts)
+        exchange = connection.start(method, sent, timeouts)
         await exchange.head()
         return exchange
+
+    def _target(self, text: str) -> Target:
+        url = httpx.URL(text)
+        if len(self._targets) >= URLS_KEPT:
+            self._targets.clear()
+        target = self._targets[text] = Target(self._pool(url), url.netloc, url.raw_path)
+        return target
 
     def _pool(self, url: httpx.URL) -> Pool:
         origin = Origin(url.scheme, url.host, url.port or PORTS.get(url.scheme, 0))

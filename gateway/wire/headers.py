@@ -125,6 +125,14 @@ def to_caller(raw: Iterable[Header]) -> list[Header]:
     return [header for header in passed if header[0] not in hop] if hop else passed
 
 
+def first(raw: Iterable[Header], wanted: bytes) -> bytes:
+    """The first value of an engine's header, empty where there is none; `wanted` in lower case."""
+    for name, value in raw:
+        if name.lower() == wanted:
+            return value
+    return b""
+
+
 def ratelimit_headers(rates: RateState) -> list[Header]:
     """OpenAI's six, those of limits that the tenant has."""
     return [

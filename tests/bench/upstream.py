@@ -97,13 +97,13 @@ class Direct:
 
     @asynccontextmanager
     async def ask(self, path: str, body: bytes) -> AsyncIterator[Answer]:
-        response = await self.client.send(
+        answer = await self.client.send(
             "POST", self.origin + path, [], body, connect_s=5, first_byte_s=120
         )
         try:
-            yield response.status_code, response.headers.raw, self.client.iterate(response, 60)
+            yield answer.status, answer.headers, self.client.iterate(answer, 60)
         finally:
-            await response.aclose()
+            await answer.aclose()
 
 
 class Whole:
@@ -159,10 +159,10 @@ async def run_passage(name: str, engine_port: int) -> None:
 async def load(client: EngineClient, url: str, size: int, each: int, at_once: int) -> None:
     async def worker() -> None:
         for _ in range(each):
-            response = await client.send("POST", url, [], PROMPT, connect_s=5, first_byte_s=60)
-            got = sum([len(piece) async for piece in client.iterate(response, 60)])
-            await response.aclose()
-            assert (response.status_code, got) == (200, size)
+            answer = await client.send("POST", url, [], PROMPT, connect_s=5, first_byte_s=60)
+            got = sum([len(piece) async for piece in client.iterate(answer, 60)])
+            await answer.aclose()
+            assert (answer.status, got) == (200, size)
 
     await asyncio.gather(*(worker() for _ in range(at_once)))
 
