@@ -34,6 +34,7 @@ class BudgetUse:
     limit: float
     ends: str  # in UTC, as metering.core.prose finds it
     only_alerts: bool  # on_exhausted: alert
+    refused: int = 0  # calls in this window that no longer fitted into what is left
 
 
 class Share(Protocol):
@@ -53,15 +54,23 @@ class Share(Protocol):
 
 def budgets_past(uses: Iterable[BudgetUse], threshold: float, with_alerting: bool) -> Found:
     """`with_alerting`: also those with on_exhausted: alert, of which the gateway tells itself once
-    they are used up."""
+    they are used up. Without it a budget also counts that refuses: what a call may cost is held
+    before it runs, so one that refuses ends a little below its limit."""
     return {
-        use.account: f"{use.account} has used {use.used / use.limit:.0%} of its {use.limit:,.12g} "
-        f"units; its window ends at {use.ends}"
+        use.account: _told(use)
         for use in uses
         if use.limit > 0
-        and use.used >= threshold * use.limit
+        and (use.used >= threshold * use.limit or (use.refused and not with_alerting))
         and (with_alerting or not use.only_alerts)
     }
+
+
+def _told(use: BudgetUse) -> str:
+    """Rounded down: 100% is all of it."""
+    part = int(100 * use.used / use.limit)
+    refused = f" and refused {use.refused:,} calls" if use.refused else ""
+    told = f"{use.account} has used {part}% of its {use.limit:,.12g} units{refused}"
+    return f"{told}; its window ends at {use.ends}"
 
 
 def throttled(shares: Iterable[Share], threshold: float, minutes: int) -> Found:

@@ -72,7 +72,8 @@ KINDS: Mapping[str, Kind] = {
             "budget_exhausted",
             "Budget used up",
             "warning",
-            "A sustained budget that refuses or demotes has used {threshold} of its window.",
+            "A sustained budget that refuses or demotes has used {threshold} of its window, or is "
+            "near that and refuses what no longer fits.",
             "Calls are refused or demoted until its window ends; raise it, or give units back.",
             threshold=1.0,
             unit="part",

@@ -69,6 +69,33 @@ def test_a_budget_is_told_at_80_and_at_100_percent_until_its_window_ends():
     assert opened() == []
 
 
+def test_a_budget_that_refuses_just_below_its_end_is_used_up():
+    """What a call may cost is held before it runs, so a budget seldom ends at exactly 100%."""
+    at = AT - timedelta(minutes=2)
+    no_room = {"status": 429, "finish_reason": "throttled", "throttle_reason": ACME}
+    save(4_000_000.0, at=at)
+    save(*[0.0] * 7, at=at, **no_room)
+    tasks.roll_up()
+    watch(AT)
+    assert opened() == [("budget_near", ACME)]  # one large call did not fit, others may
+    save(985_000.0, at=at)
+    watch(AT)
+    assert opened() == [("budget_exhausted", ACME), ("budget_near", ACME)]
+    told = Alert.objects.get(kind="budget_exhausted").message
+    assert told.startswith(f"{ACME} has used 99% of its 5,000,000 units and refused 7 calls;")
+    watch(AT + timedelta(hours=1))
+    assert opened() == []
+
+
+def test_what_a_budget_refused_in_an_earlier_window_is_over():
+    no_room = {"status": 429, "finish_reason": "throttled", "throttle_reason": ACME}
+    save(*[0.0] * 7, at=AT - timedelta(hours=1), **no_room)
+    save(4_990_000.0)
+    tasks.roll_up()
+    watch(AT)
+    assert opened() == [("budget_near", ACME)]
+
+
 def test_a_budget_that_lets_in_past_its_end_is_not_told_twice():
     change_tier("gold", on_exhausted="alert")
     save(6_000_000.0)

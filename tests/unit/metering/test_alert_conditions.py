@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from metering.core import alert_conditions as conditions
 from metering.core.alert_conditions import BudgetUse, Pair
@@ -45,6 +45,13 @@ def test_a_budget_is_told_from_its_threshold_on():
         "tenant:alice/hourly": "tenant:alice/hourly has used 80% of its 100 units; its window "
         "ends at 13:00"
     }
+
+
+def test_a_budget_that_refuses_is_used_up_and_its_part_is_rounded_down():
+    use = BudgetUse("tenant:alice/hourly", 99.9, 100.0, "13:00", False, refused=1_200)
+    (told,) = conditions.budgets_past([use], 1.0, with_alerting=False).values()
+    assert "has used 99% of its 100 units and refused 1,200 calls" in told
+    assert conditions.budgets_past([replace(use, refused=0)], 1.0, with_alerting=False) == {}
 
 
 def test_a_budget_that_only_alerts_is_left_to_the_gateway_once_it_is_used_up():
