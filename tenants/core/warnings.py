@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -94,6 +95,7 @@ def between(before: PolicySnapshot, after: PolicySnapshot, live: LiveState) -> l
         *_shares(before, after),
         *_lanes(before, after, live),
         *_pools(before, after, live),
+        *_addresses(before, after),
         *_tenants(before, after, live),
         *_weights(before, after, live),
     ]
@@ -192,6 +194,20 @@ def _endpoints(pool: PoolPolicy, new: PoolPolicy, live: LiveState) -> Iterator[P
     elif set(serving) != set(could) and _none_available(pool.model, serving, live):
         text = f"No endpoint of {pool.model} that would be left is available now."
         yield PolicyWarning("warning", "pool", pool.model, "endpoints", text)
+
+
+def _addresses(before: PolicySnapshot, after: PolicySnapshot) -> Iterator[PolicyWarning]:
+    """An engine looks healthy without the /v1 too, and answers every request with 404."""
+    for model, pool in after.pools.items():
+        old = before.pools.get(model)
+        known = {each.url for each in old.endpoints} if old else set()
+        for url in (each.url for each in pool.endpoints if each.url not in known):
+            if not re.search(r"/v\d", url):
+                text = (
+                    f"{url} of {model} has no /v1: requests would go to {url}/chat/completions, "
+                    f"where most engines serve nothing; {url}/v1 is the usual address."
+                )
+                yield PolicyWarning("warning", "pool", model, f"endpoints.{url}", text)
 
 
 def _few(names: list[str]) -> str:

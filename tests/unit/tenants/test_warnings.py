@@ -221,3 +221,21 @@ def test_endpoints_that_no_gateway_has_reached_are_told_when_none_else_is_left()
     assert any("http://127.0.0.1:9201/v1, http://127.0.0.1:9202/v1" in each for each in found)
     one = [str(each) for each in warnings(OLD, read(POLICY.replace(":9102/", ":9202/")), BUSY)]
     assert not any("ever reached" in each for each in one)
+
+
+def test_an_endpoint_without_its_v1_is_told_once_and_other_versions_are_not() -> None:
+    """Its health checks are good, and each of its requests would be a 404."""
+    bare = told(FIRST, "http://127.0.0.1:9101", QUIET)
+    assert [each for each in bare if "/v1" in each and "has no" in each] == [
+        "warning: http://127.0.0.1:9101 of demo-chat has no /v1: requests would go to "
+        "http://127.0.0.1:9101/chat/completions, where most engines serve nothing; "
+        "http://127.0.0.1:9101/v1 is the usual address."
+    ]
+    assert not any("has no" in each for each in told(FIRST, "http://127.0.0.1:9101/api/v3", QUIET))
+    had = read(POLICY.replace(FIRST, "http://127.0.0.1:9101"))
+    assert not any("has no" in str(each) for each in warnings(had, had, QUIET))
+
+
+def test_a_new_pools_endpoint_without_its_v1_is_told_too() -> None:
+    fresh = read(POLICY.replace(FIRST, "http://127.0.0.1:9101"))
+    assert any("has no /v1" in str(each) for each in warnings(EMPTY, fresh, QUIET))
