@@ -2,8 +2,9 @@
 
 1. Meanwhile is while the tenant had requests waiting in a pool: of a minute in which it waited for
    20 seconds, a third of what the pool served counts.
-2. Entitled is what lanes and weights imply among those active in the same minute: a lane its
-   reserved share, the best-ranked lane in which somebody waits the rest; in a lane, by weight.
+2. Entitled is what lanes and weights imply among those active in the same minute, and to nobody
+   more than it asked for (`fairness`): a lane its reserved share, then lanes by rank the rest; in
+   a lane, by weight.
 3. The answer names whoever got most beyond that; or says that nobody did, that the tenant's own
    limit held it back, or that it did not wait at all.
 """
@@ -20,6 +21,7 @@ from django.utils.timezone import localtime
 from metering.counting import Total
 from metering.dashboards import figures, ranges
 from metering.dashboards.charts import Chart
+from metering.dashboards.fairness import Claim, asked_for, filled, waiting_part
 from metering.dashboards.ranges import Span
 from metering.dashboards.watching import Board, Watch
 from metering.live_history import Past, past
@@ -30,7 +32,7 @@ FINE = timedelta(hours=6.5)  # up to here minute by minute; longer ones in the c
 NOTICEABLE = 0.05  # beyond its entitled share, of all units
 OWN_LIMIT = 0.9  # of its own max_running
 
-FIELDS = ("queued_s", "running_s", "waiting_s", "served", "weight")
+FIELDS = ("observed_s", "queued_s", "running_s", "waiting_s", "served", "weight")
 
 Active = dict[tuple[str, str], Past]  # (lane, tenant) -> how it was, in one pool and minute
 
@@ -142,36 +144,39 @@ def add(case: Case, active: Active, length: float, lanes: Lanes) -> float:
     case.waited_s += sum(each.queued_s for each in mine.values())
     case.running_s += part * sum(each.running_s for each in mine.values())
     case.lanes |= {lane for lane, each in mine.items() if each.waiting_s}
-    units, entitled = 0.0, lanes.entitled(active)
     for (_, name), each in active.items():
-        units += part * max(0.0, each.served)
         case.holders[name].units += part * max(0.0, each.served)
-    for (_, name), share in entitled.items():
-        case.holders[name].entitled += units * share
+    for (_, name), units in lanes.entitled(active, case.tenant).items():
+        case.holders[name].entitled += part * units
     return part
 
 
 class Lanes:
-    """Entitled shares among those who are active in a pool at one moment."""
+    """Entitled units of those who are active in a pool at one moment."""
 
     def __init__(self, document: Document) -> None:
         self._ranks = {lane.name: lane.rank for lane in document.lanes}
         self._reserved = {lane.name: lane.reserved_share for lane in document.lanes}
 
-    def entitled(self, active: Active) -> dict[tuple[str, str], float]:
-        weights: dict[str, float] = defaultdict(float)
-        waiting: set[str] = set()
-        for (lane, _), each in active.items():
-            weights[lane] += each.weight
-            if each.waiting_s:
-                waiting.add(lane)
-        shares = {lane: self._reserved.get(lane, 0.0) for lane in weights}
-        first = min(waiting or weights, key=lambda lane: self._ranks.get(lane, len(self._ranks)))
-        shares[first] += max(0.0, 1.0 - sum(shares.values()))
-        return {
-            (lane, name): shares[lane] * each.weight / weights[lane] if weights[lane] else 0.0
-            for (lane, name), each in active.items()
-        }
+    def entitled(self, active: Active, who: str) -> dict[tuple[str, str], float]:
+        """`who` waits all the time that is looked at."""
+        lanes: dict[str, dict[tuple[str, str], Claim]] = defaultdict(dict)
+        for (lane, name), each in active.items():
+            waiting = 1.0 if name == who and each.waiting_s else waiting_part(each)
+            claim = Claim(each.weight, asked_for(max(0.0, each.served), waiting))
+            lanes[lane][lane, name] = claim
+        whole = sum(max(0.0, each.served) for each in active.values())
+        asked = {lane: sum(c.asked for c in claims.values()) for lane, claims in lanes.items()}
+        found: dict[tuple[str, str], float] = {}
+        for lane, units in self._by_lane(whole, asked).items():
+            found |= filled(units, lanes[lane])
+        return found
+
+    def _by_lane(self, whole: float, asked: Mapping[str, float]) -> dict[str, float]:
+        given = {lane: min(self._reserved.get(lane, 0.0) * whole, asked[lane]) for lane in asked}
+        for lane in sorted(asked, key=lambda name: self._ranks.get(name, len(self._ranks))):
+            given[lane] += min(max(0.0, whole - sum(given.values())), asked[lane] - given[lane])
+        return given
 
 
 def sentence(case: Case, watch: Watch, total: Total | None) -> str:
@@ -250,7 +255,7 @@ def chart(
         "Who held what it waited for",
         values | {f"{case.tenant} waiting": waiting},
         figures.with_legend(figure),
-        f"units served while {case.tenant} waited; dotted: its waiting requests",
+        f"units a minute, served while {case.tenant} waited; dotted: its waiting requests",
         empty=f"{case.tenant} did not wait in this range. Choose another one.",
         wide=True,
     )

@@ -141,7 +141,7 @@ def tokens_of(watch: Watch) -> dict[str, list[float | None]]:
 
 
 def entitled_chart(watch: Watch, fair: Mapping[str, Fairness]) -> Chart:
-    """Of what was served to those who waited, in service units."""
+    """Of what was served while somebody waited, in service units."""
     names = [name for name in watch.ink.order(fair) if fair[name].entitled > 0]
     names = sorted(names, key=lambda name: -fair[name].entitled)[:12]
     got, entitled = ([getattr(fair[n], field) for n in names] for field in ("got", "entitled"))
@@ -153,7 +153,7 @@ def entitled_chart(watch: Watch, fair: Mapping[str, Fairness]) -> Chart:
         figures.pairs(names, values, watch.ink),
         header,
         list(zip(names, got, entitled, strict=True)),
-        "filled: got; outlined: what weights imply among those who waited",
+        "filled: got; outlined: what weights imply, up to what each asked for",
         "Nobody waited in this range, so everybody got what they asked for.",
     )
 

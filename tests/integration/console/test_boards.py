@@ -195,6 +195,16 @@ def test_a_lane_below_is_entitled_to_its_reserved_share_only(db: None) -> None:
     assert "umbrella got 80% against an entitled 10%" in judged("acme")["sentence"]
 
 
+def test_nobody_is_entitled_to_more_than_it_asked_for(db: None) -> None:
+    """globex, in a better lane, never waited: it got what it asked for, and the rest is shared."""
+    minute(0, "globex", lane="interactive-critical", served=100.0)
+    minute(0, "acme", queued_s=30.0, waiting_s=30.0, served=300.0, weight=3.0)
+    minute(0, "hooli", queued_s=90.0, waiting_s=60.0, served=1_600.0)
+    rows = {row["name"]: row["entitled"] for row in judged("acme")["rows"]}
+    assert rows == pytest.approx({"globex": 0.05, "acme": 0.7125, "hooli": 0.2375})
+    assert "hooli got 80% against an entitled 24%" in judged("acme")["sentence"]
+
+
 def test_where_nobody_held_too_much_it_says_so(db: None) -> None:
     minute(0, "acme", queued_s=60.0, waiting_s=60.0, served=510.0)
     minute(0, "globex", queued_s=60.0, waiting_s=60.0, served=490.0)
