@@ -31,8 +31,9 @@ CLEARED = (
 )
 
 
-def show_live(state: Mapping[str, Any]) -> None:
-    """`state` is in the shape of docs/architecture.md, "Live state"."""
+def show_live(state: Mapping[str, Any], policy: PolicySnapshot) -> None:
+    """`state` is in the shape of docs/architecture.md, "Live state". A tenant that `policy` has no
+    more is shown while something of it runs or waits; the queue remembers its debt for longer."""
     for each in CLEARED:
         each.clear()
     for model, pool in state["pools"].items():
@@ -40,7 +41,7 @@ def show_live(state: Mapping[str, Any]) -> None:
         for url, endpoint in pool["endpoints"].items():
             _endpoint(model, url, endpoint)
         for name, lane in pool["lanes"].items():
-            _lane(model, name, lane)
+            _lane(model, name, lane, policy)
     for name, tenant in state["tenants"].items():
         if (label := metrics.tenant_label(name)) != metrics.OTHER:
             _tenant(label, tenant)
@@ -53,11 +54,13 @@ def _endpoint(model: str, url: str, endpoint: Mapping[str, Any]) -> None:
     metrics.endpoint_max_load.labels(model, url).set(endpoint["max_load"])
 
 
-def _lane(model: str, name: str, lane: Mapping[str, Any]) -> None:
+def _lane(model: str, name: str, lane: Mapping[str, Any], policy: PolicySnapshot) -> None:
     metrics.lane_running.labels(model, name).set(lane["running"])
     metrics.lane_queued.labels(model, name).set(lane["queued"])
     metrics.lane_oldest.labels(model, name).set(lane["oldest_wait_s"])
     for tenant, share in lane["tenants"].items():
+        if tenant not in policy.tenants:
+            continue
         if (label := metrics.tenant_label(tenant)) != metrics.OTHER:
             metrics.debt.labels(label, model, name).set(share["debt"])
 

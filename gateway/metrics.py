@@ -1,11 +1,12 @@
 """Every Prometheus metric of the gateway, listed once.
 
-Labels are bounded: a tenant past the first MAX_TENANTS counts as `other`, and no label holds
-anything that a caller can choose freely.
+Labels are bounded: a tenant past the first MAX_TENANTS counts as `other`, until one that policy no
+longer has gives up its place; and no label holds anything that a caller can choose freely.
 """
 
 from __future__ import annotations
 
+from collections.abc import Container
 from functools import lru_cache
 
 from prometheus_client import (
@@ -158,6 +159,21 @@ def queue_time(model: str, lane: str) -> Histogram:
 @lru_cache(maxsize=4096)
 def ttft(model: str, lane: str) -> Histogram:
     return ttft_seconds.labels(model, lane)
+
+
+def keep_tenants(known: Container[str]) -> None:
+    """Series of tenants that policy has no more leave with it, and their places go to others. A
+    call of theirs that still runs brings one back until the next change of policy."""
+    gone = {name for name in _tenants if name not in known}
+    if not gone:
+        return
+    _tenants.difference_update(gone)
+    for counter in (requests, tokens, service_units, refusals):
+        for labels in [s.labels for family in counter.collect() for s in family.samples]:
+            if labels["tenant"] in gone:
+                counter.remove(*labels.values())
+    for children in (ended, refused, token_counters, units):
+        children.cache_clear()
 
 
 def exposition() -> bytes:

@@ -203,6 +203,8 @@ class Gateway:
             [(p.model, e.url) for p in snapshot.pools.values() for e in p.endpoints if e.drain],
         )
         self._drop_barred()
+        metrics.keep_tenants(snapshot.tenants)
+        metrics.endpoint_up.clear()  # of those that policy had before, too
         for pool in snapshot.pools.values():
             for endpoint in pool.endpoints:
                 up = self.prober.is_healthy(pool.model, endpoint.url)
@@ -337,7 +339,7 @@ class Gateway:
     def measure(self) -> None:
         """Fill in the gauges of this moment, for who reads the metrics."""
         if self.ready:
-            gauges.show_live(self.live(datetime.now(UTC)))
+            gauges.show_live(self.live(datetime.now(UTC)), self.snapshot)
             gauges.show_policy(self.snapshot)
             gauges.show_state(self.state.name)
             gauges.show_ledger(self.writer, self.journal)

@@ -86,11 +86,26 @@ def test_the_gauges_tell_of_this_moment(rig: Rig, traffic: tuple[str, Samples]) 
     assert value(found, "fairlane_ledger_failing_seconds") == 0
 
 
-def test_who_is_gone_from_the_policy_is_gone_from_the_gauges(rig: Rig) -> None:
-    def told() -> set[str]:
-        return {labels["tenant"] for labels, _ in samples(rig)["fairlane_tenant_running"]}
+def test_who_is_gone_from_the_policy_is_gone_from_the_metrics(rig: Rig) -> None:
+    """Tenants by their gauges and their counters; endpoints of a removed pool, which would be told
+    as down for ever."""
+    ours, model = rig.engine.url, rig.pool()
+    alice = rig.tenant(model=model)
+    assert alice.chat().status == 200
 
-    tenant = rig.tenant().tenant
-    until(lambda: tenant in told(), "it has its gauge")
-    rig.remove("tenants", tenant)
-    until(lambda: tenant not in told(), "it has none")
+    def told(label: str, name: str) -> set[str]:
+        """The metrics that have the name."""
+        return {
+            metric
+            for metric, found in samples(rig).items()
+            if any(has.get(label) == name for has, _ in found)
+        }
+
+    seen = {"fairlane_tenant_running", "fairlane_requests_total", "fairlane_tokens_total"}
+    until(lambda: told("tenant", alice.tenant) >= seen, "it has its figures")
+    rig.remove("tenants", alice.tenant)
+    until(lambda: not told("tenant", alice.tenant), "it has none")
+    assert "fairlane_endpoint_up" in told("model", model)
+    rig.remove("pools", model)
+    until(lambda: "fairlane_endpoint_up" not in told("model", model), "its endpoint has left")
+    assert value(samples(rig), "fairlane_endpoint_up", model="chat", url=ours) == 1

@@ -16,7 +16,7 @@ from tests.unit.gateway.cast import AT, planned_run, snapshot, who
 
 @pytest.fixture(autouse=True)
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    caches = (metrics.ended, metrics.token_counters, metrics.units)
+    caches = (metrics.ended, metrics.refused, metrics.token_counters, metrics.units)
     for cache in caches:
         cache.cache_clear()
     monkeypatch.setattr(metrics, "_tenants", set())
@@ -52,6 +52,26 @@ def test_the_bound_holds_for_tokens_and_units_too() -> None:
     labels = {"tenant": "other", "model": "m-late"}
     assert value("fairlane_tokens_total", {**labels, "kind": "prompt"}) == 5
     assert value("fairlane_service_units_total", {**labels, "lane": "l"}) == 7
+
+
+def test_a_tenant_that_policy_has_no_more_takes_its_series_along_and_leaves_its_place() -> None:
+    for name in ("a", "gone", "c", "late"):
+        metrics.ended(name, "m", "l", "ok").inc()
+        metrics.refused(name, "max_running").inc()
+        metrics.token_counters(name, "m")[0].inc()
+        metrics.units(name, "m", "l").inc()
+    before = requests(tenant="a", model="m", lane="l", outcome="ok")
+    late = requests(tenant="late", model="m", lane="l", outcome="ok")
+    assert b'tenant="gone"' in metrics.exposition()
+    metrics.keep_tenants({"a", "c", "late"})
+    assert b'tenant="gone"' not in metrics.exposition()
+    for name in ("a", "late"):
+        metrics.ended(name, "m", "l", "ok").inc()
+    assert requests(tenant="a", model="m", lane="l", outcome="ok") == before + 1
+    assert requests(tenant="late", model="m", lane="l", outcome="ok") == late + 1
+    metrics.ended("gone", "m", "l", "ok").inc()  # a call of it that still ran, or one that is back
+    assert requests(tenant="other", model="m", lane="l", outcome="ok") > 0
+    metrics.keep_tenants({"a", "c", "late"})
 
 
 def test_a_model_that_a_caller_made_up_is_no_label() -> None:
