@@ -21,17 +21,22 @@ BEHIND = timedelta(minutes=3)  # a worker that is busy is less far behind
 STARTED = timedelta(minutes=2)
 APART_S = 2.0
 HEARD_S = 30.0  # a gateway tells of itself once a second; a busy one later
+SILENT_S = 5.0
 
 
 def policy() -> Iterator[Finding]:
     snapshot = load_snapshot()
     pools, tenants = snapshot.pools.values(), snapshot.tenants.values()
     if not pools:
-        yield fail("policy", "no pool: nothing can be served", "Apply a policy with one.")
+        yield fail(
+            "policy",
+            "no pool: nothing can be served",
+            "Apply a policy with one: manage.py policy apply FILE, or Pools in the console.",
+        )
     else:
         yield ok(
             "policy",
-            f"revision {snapshot.revision}: {len(pools)} pools, {len(tenants)} tenants",
+            f"revision {snapshot.revision}, pools: {len(pools)}, tenants: {len(tenants)}",
         )
     for name in (pool.model for pool in pools if not pool.endpoints):
         yield fail("policy", f"pool {name} has no endpoint")
@@ -57,7 +62,7 @@ def gateways() -> Iterator[Finding]:
         since = f"since {last:%Y-%m-%d %H:%M:%S} UTC" if last else "so far"
         yield fail("gateways", f"none has told of itself {since}", "Start `manage.py serve`.")
         return
-    yield ok("gateways", f"{len(samples)} at work: {_names([s['gateway'] for s in samples])}")
+    yield ok("gateways", f"{len(samples)} at work: {_names([_heard(s) for s in samples])}")
     current = current_revision()
     for sample in samples:
         name = sample["gateway"]
@@ -68,6 +73,12 @@ def gateways() -> Iterator[Finding]:
             found = f"{name}: the shared state is out of reach ({sample['state']})"
             yield fail("gateways", found, "Look at Redis, and at the way to it.")
         yield from _clock(name, sample["at"])
+
+
+def _heard(sample: dict[str, Any]) -> str:
+    """Its name, and how long it has been silent: one that was stopped just now is still told."""
+    silent = (datetime.now(UTC) - datetime.fromisoformat(sample["at"])).total_seconds()
+    return sample["gateway"] + (f" (silent for {silent:.0f} s)" if silent > SILENT_S else "")
 
 
 def _clock(name: str, told: str) -> Iterator[Finding]:

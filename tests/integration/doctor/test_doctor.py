@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
+from fairlane.doctor import running
 from metering.alerts import note
 from metering.models import AlertDelivery, AlertDestination, GatewayCheck, LiveMinute
 from metering.services import write_sample
@@ -182,6 +184,17 @@ def test_an_open_critical_alert_is_a_warning(capsys: pytest.CaptureFixture[str])
     found, _ = doctor(capsys)
     assert [line["state"] for line in found["alerts"]] == ["warn"]
     assert "demo-chat" in found["alerts"][0]["found"]
+
+
+def test_a_gateway_that_was_stopped_a_moment_ago_is_told_as_silent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(running, "HEARD_S", 86_400.0)  # so that a slow machine still hears it
+    then = datetime.now(UTC) - timedelta(minutes=1)
+    state = builders.live_state(then)
+    write_sample(state["gateway"], state, then)
+    found, _ = doctor(capsys)
+    assert re.search(r"1 at work: host-a:4711 \(silent for \d+ s\)", found["gateways"][0]["found"])
 
 
 def test_a_person_reads_lines(capsys: pytest.CaptureFixture[str]) -> None:
