@@ -126,10 +126,10 @@ class GatewayApp:
         await exchange.respond(200, [TEXT], b"ok\n")
 
     async def _readyz(self, exchange: Exchange) -> None:
-        if self._gateway.ready:
-            await exchange.respond(200, [TEXT], b"ready\n")
+        if fault := self._gateway.fault:
+            await exchange.respond(503, [TEXT], f"not ready: {fault}\n".encode())
         else:
-            await exchange.respond(503, [TEXT], b"not ready: starting or stopping\n")
+            await exchange.respond(200, [TEXT], b"ready\n")
 
     async def _metrics(self, exchange: Exchange) -> None:
         content_type = (b"content-type", CONTENT_TYPE_LATEST.encode())

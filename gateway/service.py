@@ -153,6 +153,11 @@ class Gateway:
         return sender
 
     @property
+    def fault(self) -> str:
+        """Why it is not ready; empty when it is."""
+        return self.state.fault if self.ready else "starting or stopping"
+
+    @property
     def snapshot(self) -> PolicySnapshot:
         assert self.calls is not None
         return self.calls.snapshot
@@ -333,6 +338,8 @@ class Gateway:
             "revision": snapshot.revision,
             "version": snapshot.version,
             "state": self.state.name,
+            "state_since": self.state.since.isoformat().replace("+00:00", "Z"),
+            "state_fault": self.state.fault,
             **live,
         }
 

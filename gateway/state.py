@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Protocol, TypeVar
 
 from gateway.governor import Governor, LocalGovernor
@@ -55,6 +55,14 @@ class State(Protocol):
     def name(self) -> str:
         """ "local"; "shared", or what else there is while the shared state is out of reach."""
 
+    @property
+    def since(self) -> datetime:
+        """When it came to be so."""
+
+    @property
+    def fault(self) -> str:
+        """Why no call can be let in yet; empty where one can."""
+
     async def load(self, snapshot: PolicySnapshot, config: SchedulerConfig, at: datetime) -> None:
         """Before the first request, after the journal of dead gateways was recovered."""
 
@@ -97,9 +105,11 @@ class State(Protocol):
 
 class LocalState:
     name = "local"
+    fault = ""
     tells = True
 
     def __init__(self, gateway: str, in_thread: InThread) -> None:
+        self.since = datetime.now(UTC)
         self._gateway = gateway
         self._in_thread = in_thread
         self.accounts = LocalAccounts()

@@ -6,11 +6,11 @@ Bounded queries: one row for each budget with a running window, and the records 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Max
+from django.db.models import Max, Sum
 
 from metering.core.accounts import LocalAccounts, PastUse
 from metering.core.windows import Window, window_at
@@ -20,6 +20,8 @@ from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
 RATES_S = 61.0
 LONGEST_S = 600.0  # how far back burst budgets are looked up
 NOT_TAKEN = ("throttled", "rejected")
+LONGEST_OPEN = timedelta(days=1)  # that a request waits and runs
+IDS_AT_ONCE = 500  # in one query
 
 
 def budgets_by_tenant(snapshot: PolicySnapshot) -> dict[str, dict[str, BudgetPolicy]]:
@@ -88,6 +90,25 @@ def load_returning(
         return []
     found = _sustained(new, at)
     return [(each.policy, each.used) for each in found if each.policy.account in coming]
+
+
+def read_served(
+    model: str, since: datetime, charged: Mapping[str, float]
+) -> list[tuple[str, str, str, float]]:
+    """Lane, tenant, application, and the service that they were given by requests which arrived
+    `since` then; and what those of `charged` have cost more (or less) that were open then."""
+    served: defaultdict[tuple[str, str, str], float] = defaultdict(float)
+    rows = UsageRow.objects.filter(model=model, at__gte=since)
+    for *whose, cost in rows.values_list("lane", "tenant", "application").annotate(Sum("cost")):
+        served[tuple(whose)] += cost
+    known = UsageRow.objects.filter(at__gte=since - LONGEST_OPEN)
+    ids = list(charged)
+    for first in range(0, len(ids), IDS_AT_ONCE):
+        for id, at, *whose, cost in known.filter(
+            request_id__in=ids[first : first + IDS_AT_ONCE]
+        ).values_list("request_id", "at", "lane", "tenant", "application", "cost"):
+            served[tuple(whose)] += (cost if at < since else 0.0) - charged[id]
+    return [(*whose, units) for whose, units in served.items() if units]
 
 
 def newest_correction() -> int:

@@ -1,4 +1,5 @@
-"""Simulations that were ordered through the admin API, and what came of them."""
+"""Simulations that were ordered through the admin API, and what came of them; counters that are
+kept for a Redis that loses them."""
 
 from __future__ import annotations
 
@@ -36,3 +37,15 @@ class Simulation(models.Model):
 
     def __str__(self) -> str:
         return f"simulation {self.id} ({self.state})"
+
+
+class PoolCounters(models.Model):
+    """A pool's virtual counters of the moment `at`, for a Redis that loses them."""
+
+    pool = models.CharField(primary_key=True)
+    at = models.DateTimeField()
+    lanes = models.JSONField()
+    open = models.JSONField()  # what each request that was open had been charged
+
+    def __str__(self) -> str:
+        return f"{self.pool} at {self.at:%Y-%m-%d %H:%M:%S}"

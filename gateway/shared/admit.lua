@@ -33,6 +33,7 @@ do
   S.register('admit', function(_, ticket, wait, prefix, hold, plan, loaded)
     if redis.call('EXISTS', loaded) == 0 then return S.answer('unloaded') end
     local pool, now = S.pool(ticket[2]), S.call.now
+    if pool and not pool.whole then return S.answer('unloaded') end
     prepare(pool, ticket, hold)
     local verdict = accounts.reserve(prefix, hold, now)
     if verdict[1] ~= 'admitted' then return S.answer('refused', false, verdict) end

@@ -22,11 +22,28 @@ from gateway.admission import Plan
 from gateway.governor import LocalGovernor, Place
 from metering.core.accounts import LocalAccounts
 from metering.restore import Used
-from scheduling.core.model import EndpointConfig, PoolConfig, SchedulerConfig, TenantConfig
+from scheduling.core.model import (
+    EndpointConfig,
+    PoolConfig,
+    SchedulerConfig,
+    TenantConfig,
+    Ticket,
+)
 from scheduling.runtime import LocalScheduler
+from scheduling.shared.scheduler import SharedScheduler
 from tenants.core.snapshot import BudgetPolicy, Limits
 
 Taken = Mapping[tuple[str, str], tuple[int, float]]  # by pool and endpoint: requests, load
+
+
+def taken_by(scheduler: SharedScheduler) -> Taken:
+    """What runs here that the server let in, by endpoint."""
+    found: dict[tuple[str, str], tuple[int, float]] = {}
+    for running in scheduler.running.values():
+        place = running.ticket.pool, running.endpoint
+        requests, load = found.get(place, (0, 0.0))
+        found[place] = requests + 1, load + running.ticket.load
+    return found
 
 
 def part_of(whole: int | None, parts: int) -> int | None:
@@ -77,15 +94,15 @@ def budget_part(policy: BudgetPolicy, parts: int) -> BudgetPolicy:
 class Apart:
     def __init__(self, config: SchedulerConfig, parts: int, taken: Taken) -> None:
         self.parts = parts
-        self._asked_for = (config, dict(taken))
+        self._asked_for = (parts, config, dict(taken))
         self.accounts = LocalAccounts()
         self.scheduler = LocalScheduler(config_part(config, parts, taken))
         self.governor = LocalGovernor(self.accounts, self.scheduler)
         self.running: dict[str, tuple[Plan, Place]] = {}  # let in here
 
     def configure(self, config: SchedulerConfig, taken: Taken) -> None:
-        if (config, taken) != self._asked_for:
-            self._asked_for = (config, dict(taken))
+        if (self.parts, config, taken) != self._asked_for:
+            self._asked_for = (self.parts, config, dict(taken))
             self.scheduler.configure(config_part(config, self.parts, taken))
 
     async def admit(self, plan: Plan) -> Place:
@@ -101,6 +118,18 @@ class Apart:
     def settle(self, request_id: str, tokens: int, cost: float) -> None:
         self.running.pop(request_id, None)
         self.governor.settle(request_id, tokens, cost)
+
+    def hand_over(self) -> list[tuple[Ticket, str, float]]:
+        """What was let in here and runs, with its endpoint and charge: another's from now on."""
+        running, self.running = self.running, {}
+        return [
+            (
+                replace(plan.ticket, lane=place.lane.name),
+                place.grant.endpoint,
+                plan.ticket.cost,
+            )
+            for plan, place in running.values()
+        ]
 
     def budgets(
         self, budgets: Mapping[str, Sequence[BudgetPolicy]], at: datetime

@@ -2,29 +2,24 @@
 
 1. `shared`: every request is admitted by the server. `lost` (`fail-closed`): none is, who waits is
    told so. `apart` (`fail-open`): this gateway admits on its own, with its part (apart.py).
-2. Lost is what did not answer for `PATIENCE_S`. What runs goes on in any case; its end is told to
-   the server as soon as that hears again.
-3. Back is what answers, has its counters loaded, and knows of all that runs here. Who waited here
-   meanwhile asks the server then.
-4. Counters that a server has not are loaded from the ledger, by one gateway. One that stays below
-   the ledger is raised: nothing is in the ledger that was not settled before.
-5. What a dead gateway held is settled by its estimate, with a record that says so, written by the
-   first of those that live. The ledger takes one record of an id: that one, or the dead gateway's
-   own where its journal comes back first.
+2. Lost is what did not answer for `PATIENCE_S`, at the start too. What runs goes on in any case;
+   its end is told to the server as soon as that hears again.
+3. Back is what answers, has its budgets loaded (books.py) and its virtual counters (counters.py),
+   and knows of all that runs here. Who waited here meanwhile asks the server then.
+4. Where gateways of another release work there with records of another layout, this one is `lost`
+   whatever the setting: apart it would hand out places that are theirs. It joins once they left.
+5. What a dead gateway held is ended by the first of those that live (dead.py).
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal
-from uuid import uuid4
 
-import msgspec
 import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
@@ -32,30 +27,33 @@ from redis.backoff import NoBackoff
 
 from gateway.admission import Plan
 from gateway.governor import Governor, Place, StateLost
-from gateway.shared.apart import Apart, Taken
+from gateway.shared import membership
+from gateway.shared.apart import Apart, taken_by
+from gateway.shared.books import Books
+from gateway.shared.counters import VirtualCounters
+from gateway.shared.dead import sweep
 from gateway.shared.governor import NotLoaded, SharedGovernor
 from gateway.shared.library import AccountsLine, whole_library
+from gateway.shared.membership import Membership, heard_of, new_name
+from gateway.shared.moving import Moving
 from gateway.state import Change, InThread, Shown, Step
 from metering.core.cut import Cut
-from metering.corrections import CorrectionFeed
 from metering.journal import Journal, OpenEntry
-from metering.restore import LedgerSays, Used, budgets_by_tenant, read_ledger, read_recent
+from metering.restore import Used, budgets_by_tenant
 from metering.shared.accounts import SharedAccounts
 from metering.store import BudgetOf
 from scheduling.core.model import DropReason, Grant, SchedulerConfig
+from scheduling.shared import keeping
 from scheduling.shared.link import StateUnavailable
 from scheduling.shared.scheduler import SharedScheduler
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
 
 Mode = Literal["shared", "lost", "apart"]
 
-SHARED_COUNTERS = "shared"  # what a correction calls them
-LEASE_S = 5.0
 PATIENCE_S = 1.0
 ANSWER_S = 1.0  # for a connection, and for an answer
 WATCH_S, BEAT_S, FLOOR_S = 0.1, 1.0, 3.0
 TRIES = 8  # of one request, whatever changes under it
-LOAD_S = 60  # after that another gateway may load the counters
 
 log = structlog.get_logger("fairlane.gateway")
 
@@ -75,15 +73,14 @@ class SharedState:
             retry=Retry(NoBackoff(), 0),
         )
         self.mode: Mode = "lost"
+        self.since = datetime.now(UTC)  # when it came to be so
+        self._fault = "is not joined yet"  # why not, until it is once
         self.scheduler: SharedScheduler
         self.accounts: SharedAccounts
         self._apart: Apart | None = None
         self._journal: Journal | None = None
-        self._live_replicas: list[str] = []
-        self._swept: set[str] = set()
-        self._loaded = ""  # the name of the counters' latest loading, as last seen
-        self._lacked: dict[str, float] = {}
-        self._waiting: set[asyncio.Timeout] = set()  # who waits for a place
+        self._heard = 1  # gateways that told the database of themselves, with this one
+        self._moving = Moving()
         self._shown: dict[str, dict[str, Any]] = {}  # budgets by account, as last seen
         self._changing = asyncio.Lock()
 
@@ -92,16 +89,19 @@ class SharedState:
         return self.mode
 
     @property
+    def fault(self) -> str:
+        """A gateway that lost the state while it ran stays ready, and answers that it did: callers
+        learn more from that than from a proxy with nobody behind it."""
+        found = self.scheduler.link.refused or (self.mode != "apart" and self._fault)
+        return f"the state shared by gateways {found}" if found else ""
+
+    @property
     def governor(self) -> Governor:
         return self
 
     # --- coming and going -------------------------------------------------------------------
 
     async def load(self, snapshot: PolicySnapshot, config: SchedulerConfig, at: datetime) -> None:
-        """
-        Raises:
-            StateUnavailable: the server is out of reach.
-        """
         self._snapshot, self._config = snapshot, config
         self.scheduler = SharedScheduler(
             self._redis,
@@ -109,21 +109,31 @@ class SharedState:
             snapshot.version,
             name=self._gateway,
             library=whole_library(),
-            lease_s=LEASE_S,
+            lease_s=membership.LEASE_S,
             patience_s=PATIENCE_S,
         )
-        self.accounts = SharedAccounts(AccountsLine(self.scheduler.link), self._new_name())
-        self._feed = CorrectionFeed(SHARED_COUNTERS, 0)
+        line = AccountsLine(self.scheduler.link)
+        self.accounts = SharedAccounts(line, new_name(self._gateway))
+        self._members = Membership(self._gateway, self.accounts)
+        self._books = Books(self.accounts, self._in_thread)
+        self._counters = VirtualCounters(self.scheduler, self._in_thread)
         self._shared = SharedGovernor(self.accounts, self.scheduler)
         try:
             await self.scheduler.start()
             await self._join()
         except StateUnavailable as error:
-            raise StateUnavailable(f"REDIS_URL: its server is out of reach ({error})") from None
-        self.mode = "shared"
+            self._fault = f"(REDIS_URL) is out of reach: {error}"
+            self._heard = 1 + await self._in_thread(heard_of)
+            self._lose()
+            if self._apart is not None:
+                await self._follow_ledger(self._apart)
+        else:
+            self._turn("shared")
 
-    def _new_name(self) -> str:
-        return f"{self._gateway}-{uuid4().hex[:8]}"
+    def _turn(self, mode: Mode) -> None:
+        self.mode, self.since = mode, datetime.now(UTC)
+        if mode == "shared":
+            self._fault = ""
 
     def open(self, journal: Journal) -> list[Step]:
         self._journal = journal
@@ -148,7 +158,7 @@ class SharedState:
                 break
             way = self._apart.admit if self._apart is not None else self._shared.admit
             try:
-                return await self._wait(way, plan)
+                return await self._moving.wait(way, plan)
             except StateUnavailable as error:
                 if not left:
                     log.error("the shared state admits nobody", error=str(error))
@@ -160,29 +170,6 @@ class SharedState:
         that tries again and again."""
         with suppress(Exception):
             await (self._come_back() if isinstance(error, NotLoaded) else self._watch())
-
-    async def _wait(self, way: Callable[[Plan], Awaitable[Place]], plan: Plan) -> Place:
-        """
-        Raises:
-            StateUnavailable: also where the mode has changed meanwhile.
-        """
-        moved = asyncio.timeout(None)
-        try:
-            async with moved:
-                self._waiting.add(moved)
-                return await way(plan)
-        except TimeoutError:
-            if moved.expired():
-                raise StateUnavailable("moved") from None
-            raise
-        finally:
-            self._waiting.discard(moved)
-
-    def _move_waiting(self) -> None:
-        now = asyncio.get_running_loop().time()
-        for each in self._waiting:
-            each.reschedule(now)
-        self._waiting.clear()
 
     async def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
         if self._is_apart(request_id):
@@ -214,27 +201,44 @@ class SharedState:
     # --- out of reach, and back -------------------------------------------------------------
 
     async def _watch(self) -> None:
-        since = self.scheduler.link.down_since
-        if since is None:
+        since, refused = self.scheduler.link.down_since, self.scheduler.link.refused
+        if refused:
+            if self.mode != "lost":
+                self._lose()
+            await self._supersede()
+        elif since is None:
             if self.mode != "shared":
                 await self._come_back()
         elif time.monotonic() - since >= PATIENCE_S and self.mode == "shared":
             self._lose()
         if self._apart is not None:
-            self._apart.configure(self._config, self._taken())
+            self._apart.configure(self._config, taken_by(self.scheduler))
 
     def _lose(self) -> None:
         """In one step: whoever waits asks again, and finds the new mode."""
-        log.error("the shared state is out of reach", then="apart" if self._opens else "lost")
-        if self._opens:
+        opens = self._opens and not self.scheduler.link.refused
+        why = self.fault or "it does not answer"
+        log.error("the shared state is out of reach", then="apart" if opens else "lost", why=why)
+        if opens:
             self._go_apart()
         else:
-            self.mode = "lost"
-        self._move_waiting()
+            self._turn("lost")
+        self._moving.move()
+
+    async def _supersede(self) -> None:
+        """Records of another layout are cleared away once nobody works on them."""
+        alive = await keeping.supersede(self.scheduler)
+        if alive:
+            self.scheduler.link.refused = (
+                "is kept by gateways of another release with other records: "
+                f"{', '.join(alive)}; this one joins when they have stopped"
+            )
+            await asyncio.sleep(BEAT_S)
+        else:
+            self.scheduler.link.refused = ""
 
     def _go_apart(self) -> None:
-        parts = max(1, len(self._live_replicas))
-        self._apart = Apart(self._config, parts, self._taken())
+        self._apart = Apart(self._config, self._parts, taken_by(self.scheduler))
         for pool, endpoint in self.scheduler.down:
             self._apart.scheduler.set_available(pool, endpoint, False)
         known = budgets_by_tenant(self._snapshot)
@@ -245,17 +249,12 @@ class SharedState:
             if policy.period is not None and account in self._shown
         ]
         self._apart.raise_to(last, datetime.now(UTC))
-        self.mode = "apart"
+        self._turn("apart")
 
-    def _taken(self) -> Taken:
-        """What runs here that the server let in, by endpoint."""
-        requests: Counter[tuple[str, str]] = Counter()
-        load: Counter[tuple[str, str]] = Counter()
-        for running in self.scheduler.running.values():
-            place = running.ticket.pool, running.endpoint
-            requests[place] += 1
-            load[place] += running.ticket.load  # type: ignore[assignment]
-        return {place: (count, float(load[place])) for place, count in requests.items()}
+    @property
+    def _parts(self) -> int:
+        """Of those last seen there; at a start, those that tell the database of themselves."""
+        return max(self._heard, len(self._members.live))
 
     async def _come_back(self) -> None:
         """
@@ -266,112 +265,57 @@ class SharedState:
             await self._join()
             if self.mode == "shared":
                 return
-            apart, self._apart, self.mode = self._apart, None, "shared"
-            if apart is not None:
-                self._hand_over(apart)
-            self._move_waiting()
+            apart, self._apart = self._apart, None
+            self._turn("shared")
+            if apart is not None:  # what was let in there is the server's from now on
+                for plan, _ in apart.running.values():
+                    self.accounts.take_over(plan.hold, plan.at)
+                self.scheduler.take_over(apart.hand_over())
+            self._moving.move()
             log.warning("the shared state is in reach again")
             await self.accounts.adopt()
 
-    def _hand_over(self, apart: Apart) -> None:
-        """What was let in here and runs is the server's from now on."""
-        running = list(apart.running.values())
-        for plan, _ in running:
-            self.accounts.take_over(plan.hold, plan.at)
-        self.scheduler.take_over(
-            [
-                (_ticket(plan, place), place.grant.endpoint, plan.ticket.cost)
-                for plan, place in running
-            ]
-        )
-        apart.running.clear()
-
     async def _join(self) -> None:
-        """On the list of those that live, with counters there and corrections in them."""
-        known, *more = await self.accounts.ask("beat", lease_s=LEASE_S, joins=False)
-        if not known and more[0] and more[0] == self._loaded:  # it was taken for dead
-            self.accounts.renamed(self._new_name(), self.scheduler.waiters.keys())
-        while True:
-            _, _, loaded, live = await self.accounts.ask("beat", lease_s=LEASE_S, joins=True)
-            self._live_replicas = sorted(live)
-            if loaded:
-                break
-            if await self.accounts.ask("begin_load", seconds=LOAD_S):
-                await self._load_counters()
-            else:
-                await asyncio.sleep(WATCH_S)
-        self._loaded = loaded
-        await self.accounts.adopt()
-        self._feed.seen = max(self._feed.seen, int(await self.accounts.ask("seen")))
+        """On the list of those that live, with counters there and corrections in them.
 
-    async def _load_counters(self) -> None:
-        at, snapshot = datetime.now(UTC), self._snapshot
-        said = await self._in_thread(lambda: read_ledger(snapshot, at))
-        recent = await self._in_thread(lambda: read_recent(snapshot, at))
-        await self.accounts.floor(_by_tenant(said), said.correction, at)
-        await self.accounts.past(recent)
-        await self.accounts.ask("loaded", id=uuid4().hex, newest=said.correction)
-        self._feed.seen = max(self._feed.seen, said.correction)
-        log.warning("shared counters loaded from the ledger", budgets=len(said.sustained))
+        Raises:
+            StateUnavailable
+        """
+        await keeping.unwhole(self.scheduler)  # it is told the policy, if it has none
+        await self._members.join(
+            self.scheduler.waiters.keys(), lambda: self._books.load(self._snapshot)
+        )
+        await self._counters.restore()
+        await self.accounts.adopt()
+        await self._books.note_seen()
 
     # --- again and again --------------------------------------------------------------------
-
-    @property
-    def leads(self) -> bool:
-        """Of those that live one tells what is shared, and does what needs doing once."""
-        return bool(self._live_replicas) and self._live_replicas[0] == self.accounts.replica
 
     async def _beat(self) -> None:
         if self.mode != "shared":
             return
-        known, *more = await self.accounts.ask("beat", lease_s=LEASE_S, joins=False)
-        if not known:
+        heard = await self._members.beat()
+        if not heard.whole:
             await self._come_back()
-            return
-        gone, loaded, live = more
-        self._live_replicas = sorted(live)
-        if not loaded:
-            await self._come_back()
-        if self.leads:
-            for replica in gone:
-                await self._sweep(replica)
-
-    async def _sweep(self, replica: str) -> None:
-        """Everything may be done twice: settling by its id, and the record too."""
-        assert self._journal is not None
-        held = await self.accounts.held_by(replica, sorted(self._snapshot.tenants))
-        for tenant, request_id, entry in held:
-            if entry is None:
-                self.accounts.end_for_another(tenant, request_id)
-                continue
-            record = msgspec.json.decode(entry, type=OpenEntry).abandoned()
-            self._journal.ended(record)
-            tokens = record.prompt_tokens + record.completion_tokens
-            self.accounts.end_for_another(tenant, request_id, tokens, record.cost)
-        await self.accounts.ask("leave", replica=replica)
-        log.warning("ended what a dead gateway held", replica=replica, requests=len(held))
+        if self._members.leads:
+            assert self._journal is not None
+            for replica in heard.gone:
+                tenants = sorted(self._snapshot.tenants)
+                await sweep(replica, self.accounts, self._journal, tenants)
 
     async def _keep_up(self) -> None:
         if self.mode == "apart" and self._apart is not None:
-            at, snapshot = datetime.now(UTC), self._snapshot
-            said = await self._in_thread(lambda: read_ledger(snapshot, at))
-            if self._apart is not None:
-                self._apart.raise_to(said.sustained, at)
-        elif self.mode == "shared" and self.leads:
-            await self._correct(await self._in_thread(self._feed.read))
-            await self._raise_to_ledger()
+            self._heard = max(1, await self._in_thread(heard_of))
+            self._apart.parts = self._parts
+            await self._follow_ledger(self._apart)
+        elif self.mode == "shared" and self._members.leads:
+            await self._books.follow(self._snapshot)
+            await self._counters.keep()
 
-    async def _raise_to_ledger(self) -> None:
-        """By what a counter has lacked twice in a row: what is on its way here comes by itself."""
-        at, snapshot = datetime.now(UTC), self._snapshot
-        said = await self._in_thread(lambda: read_ledger(snapshot, at))
-        if said.correction > self._feed.seen:
-            return
-        before, self._lacked = self._lacked, {}
-        self._lacked = await self.accounts.floor(_by_tenant(said), said.correction, at, before)
-        raised = {a: min(before[a], units) for a, units in self._lacked.items() if a in before}
-        if raised:
-            log.warning("raised counters to the ledger", accounts=len(raised))
+    async def _follow_ledger(self, apart: Apart) -> None:
+        at = datetime.now(UTC)
+        said = await self._books.read(self._snapshot, at)
+        apart.raise_to(said.sustained, at)
 
     # --- what comes from the gateway's other parts ------------------------------------------
 
@@ -391,36 +335,14 @@ class SharedState:
         self._config, self._snapshot = config, snapshot
         self.scheduler.configure(config, snapshot.version)
         if self._apart is not None:
-            self._apart.configure(config, self._taken())
+            self._apart.configure(config, taken_by(self.scheduler))
 
     async def read_change(self, old: PolicySnapshot, new: PolicySnapshot, at: datetime) -> Change:
-        found = await self._in_thread(lambda: self._feed.read_change((), old, new, at))
-        return Change(*found)
+        return await self._books.read_change(old, new, at)
 
     async def take_up(self, change: Change, budget_of: BudgetOf, at: datetime) -> None:
-        """What does not arrive now is read again (`_keep_up`)."""
-        if self.mode != "shared":
-            return
-        await self._correct(change.corrections, budget_of)
-        owned = budgets_by_tenant(self._snapshot)
-        owners = {account: tenant for tenant, budgets in owned.items() for account in budgets}
-        used = [Used(owners[p.account], p, u) for p, u in change.returning if p.account in owners]
-        await self.accounts.floor(_by_tenant(LedgerSays(used, 0)), self._feed.seen, at)
-
-    async def _correct(self, found: Sequence[Any], budget_of: BudgetOf | None = None) -> None:
-        """Each counts once, whichever gateway tells the server of it, and however often."""
-        if not found:
-            return
-        owned = budgets_by_tenant(self._snapshot)
-        for correction in found:
-            for tenant, budgets in owned.items():
-                policy = budgets.get(correction.account)
-                if policy and policy.period and correction.counter in ("", SHARED_COUNTERS):
-                    await self.accounts.correct(
-                        tenant, policy, correction.units, correction.id, correction.at
-                    )
-            self._feed.seen = max(self._feed.seen, correction.id)
-        await self.accounts.ask("seen", newest=self._feed.seen)
+        if self.mode == "shared":
+            await self._books.take_up(change, self._snapshot, at)
 
     # --- what is told of it -----------------------------------------------------------------
 
@@ -440,7 +362,7 @@ class SharedState:
     @property
     def tells(self) -> bool:
         """What is shared is told by one gateway: those who read add up what each tells."""
-        return self._apart is not None or self.leads
+        return self._apart is not None or self._members.leads
 
     def live(self) -> dict[str, Any]:
         if self._apart is not None:
@@ -461,19 +383,8 @@ class SharedState:
                 at=at,
                 since=at,
                 last=True,
-                correction=self._feed.seen,
+                correction=self._books.newest,
                 asked=asked,
                 counters=(),
             )
         )
-
-
-def _ticket(plan: Plan, place: Place) -> Any:
-    return msgspec.structs.replace(plan.ticket, lane=place.lane.name)
-
-
-def _by_tenant(said: LedgerSays) -> dict[str, dict[BudgetPolicy, float]]:
-    found: dict[str, dict[BudgetPolicy, float]] = {}
-    for each in said.sustained:
-        found.setdefault(each.tenant, {})[each.policy] = each.used
-    return found

@@ -21,6 +21,7 @@ end
 -- Whether the caller is the one who loads the counters; another may when it did not get done.
 local function begin_load(p, m)
   if call('EXISTS', p .. 'loaded') == 1 then return false end
+  if call('GET', p .. 'loading') == m.replica then return true end
   return call('SET', p .. 'loading', m.replica, 'NX', 'EX', m.seconds) and true
 end
 

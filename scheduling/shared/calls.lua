@@ -106,8 +106,9 @@ do
     local key = S.call.realm .. "revision"
     local force = redis.call("GET", key)
     if force and tonumber(force) >= revision then return answer("old", tonumber(force)) end
+    S.pool_names()                  -- an error where they can't be read: nothing is written then
     redis.call("SET", key, string.format("%.17g", revision))
-    local dropped, gone = S.configure(lanes, pools, tenants), {}
+    local dropped, gone = S.configure(lanes, pools, tenants, force ~= false), {}
     S.dispatch()
     for _, drop in ipairs(dropped) do
       if drop[3] == S.call.me then
@@ -197,7 +198,7 @@ do
     if not pool then return S.answer(S.absent()) end
     if not joins and not known(pool) then return answer("fenced") end
     local reaped = renew(pool, lease_s)
-    return answer("done", reaped, pool.leader == S.call.me)
+    return answer("done", reaped, pool.leader == S.call.me, pool.born)
   end, ENDS)
 
   -- Leaves at once: what it holds ends as if its lease had.
@@ -214,8 +215,8 @@ do
   end, ENDS)
 
   -- What a fenced replica still runs: it holds its places again, also where that is more than an
-  -- endpoint takes. running: {{ticket, endpoint, charged}, …}; answers the ids that found no lane,
-  -- tenant or endpoint any more.
+  -- endpoint takes. running: {{ticket, endpoint, charged, born}, …}; answers the ids that found no
+  -- lane, tenant or endpoint any more, and when this pool was born.
   register("readmit", function(name, running)
     local pool, lost = S.pool(name), {}
     if not pool then return S.answer(S.absent()) end
@@ -224,7 +225,47 @@ do
       if not S.readmit(pool, unpack(one)) then lost[#lost + 1] = one[1][1] end
     end
     S.dispatch()
-    return answer("done", lost)
+    return answer("done", lost, pool.born)
+  end)
+
+  -- --- counters that outlive the server ---------------------------------------------------------
+
+  -- Pools whose counters begin at nothing though the deployment's don't.
+  register("unwhole", function()
+    local names = {}
+    for _, name in ipairs(S.pool_names()) do
+      if not S.pool(name).whole then names[#names + 1] = name end
+    end
+    if #names == 0 and S.absent() == "empty" then return answer("empty") end
+    return answer("done", names)
+  end)
+
+  register("counters", function(name)
+    local pool = S.pool(name)
+    if not pool then return answer(S.absent()) end
+    if not pool.whole then return answer("nothing") end
+    return answer("done", unpack(S.counters(pool)))
+  end)
+
+  -- Once; whoever comes later changes nothing.
+  register("restore", function(name, lanes, open, since)
+    local pool = S.pool(name)
+    if not pool then return answer(S.absent()) end
+    if pool.whole then return answer("nothing") end
+    S.restore(pool, lanes, open, since)
+    return answer("done")
+  end)
+
+  -- Where records of another layout lie: away with them, unless a replica lives that works on them.
+  register("supersede", function()
+    local other, alive = S.others_pools()
+    if #other == 0 then return answer("nothing") end
+    if #alive > 0 then return answer("alive", alive) end
+    for _, key in ipairs(redis.call("KEYS", S.call.ns .. "{*")) do redis.call("DEL", key) end
+    for _, key in ipairs({"accounts", "tenants", "pools", "revision"}) do
+      redis.call("DEL", S.call.realm .. key)
+    end
+    return answer("done")
   end)
 
   -- --- reading ----------------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from redis.exceptions import RedisError
 
 from scheduling.shared.ending import end
 from scheduling.shared.link import OUT_OF_REACH
-from scheduling.shared.wire import Answer, decode, ticket_fields
+from scheduling.shared.wire import Answer, decode
 
 if TYPE_CHECKING:
     from scheduling.shared.scheduler import SharedScheduler
@@ -87,6 +87,7 @@ class Leases:
         self._lost = lost
         self._epochs: dict[str, int] = {}  # of each pool where it is registered
         self.renewed: dict[str, float] = {}  # when the last renewal was sent that arrived
+        self.born: dict[str, float] = {}  # when each pool came to be on this server, by its clock
         self._unsure: set[str] = set()  # pools where a grant was not taken
         self.tasks: list[asyncio.Task[None]] = []
 
@@ -97,14 +98,10 @@ class Leases:
         subscribed = asyncio.Event()
         self.tasks.append(asyncio.create_task(self._listen(subscribed), name="grants from redis"))
         self._owner.send_policy()
-        for pool in sorted(self._owner.config.pools):
-            self._epochs[pool] = 0
-            sent = time.monotonic()
-            answer = await self._owner.ask("beat", pool, self._lease_s, True)
-            self._renewed_at(pool, sent, answer)
-        await subscribed.wait()
-        await self._look()
+        self.join(self._owner.config.pools)
         self.tasks.append(asyncio.create_task(self._beat(), name="lease on redis"))
+        await self._look()
+        await subscribed.wait()
 
     async def close(self) -> None:
         await end(self.tasks)
@@ -152,11 +149,9 @@ class Leases:
 
     def _readmit(self, pool: str) -> None:
         running = [r for r in self._owner.running.values() if r.ticket.pool == pool]
-        if not running:
-            return
-        fields = [[ticket_fields(r.ticket), r.endpoint, r.charged] for r in running]
-        self._owner.call("readmit", pool, fields)
-        self._lost([r.ticket.request_id for r in running])
+        if running:
+            self._owner.readmit(pool, running)
+            self._lost([r.ticket.request_id for r in running])
 
     # --- once a second ----------------------------------------------------------------------
 
@@ -202,7 +197,7 @@ class Leases:
         if answer[0] == "gone" and pool not in self._owner.config.pools:
             self._epochs.pop(pool, None)
         elif answer[0] == "done":
-            self.renewed[pool] = sent
+            self.renewed[pool], self.born[pool] = sent, answer[4]
             if answer[2]:
                 self._ended([Reaped(*one) for one in answer[2]])
             if pool in self._unsure:

@@ -14,7 +14,7 @@ from typing import Any
 
 from scheduling.shared import records
 
-PARTS = ("state", "queue", "pool", "requests", "figures", "calls")
+PARTS = ("state", "queue", "pool", "requests", "figures", "restoring", "calls")
 SOURCE = "\n".join(
     [
         records.SOURCE,

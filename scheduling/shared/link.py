@@ -36,6 +36,7 @@ MOST = 256  # calls in a batch
 PAUSE_S = (0.02, 0.5)  # before a batch is sent again: first, and at most
 OUT_OF_REACH = (LostConnection, TooSlow, OSError)
 NAMES_FUNCTION = " script: "  # "user_function:3: … script: settle_…, on @user_function:3."
+OTHER_LAYOUT = "LAYOUT"  # as the error of state.lua begins
 
 log = structlog.get_logger()
 
@@ -62,6 +63,7 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self._sent_all: Callable[[], None] = lambda: None
         self.down_since: float | None = None
+        self.refused = ""  # why no call is answered though the server does: its records are others'
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run(), name="calls to redis")
@@ -130,7 +132,7 @@ class Link:
 
     def _tell(self, call: Call, answer: Any) -> None:
         if isinstance(answer, Exception):
-            log.error("shared scheduler refused a call", call=call.function, error=str(answer))
+            self._refused(call, str(answer))
             if call.failed is not None:
                 call.failed(StateUnavailable(str(answer)))
             return
@@ -142,6 +144,13 @@ class Link:
             )
         except Exception:
             log.exception("an answer of the shared scheduler was not taken", call=call.function)
+
+    def _refused(self, call: Call, error: str) -> None:
+        if OTHER_LAYOUT not in error:
+            log.error("shared scheduler refused a call", call=call.function, error=error)
+        elif not self.refused:
+            self.refused = "is kept by another release, whose records have another layout"
+            log.error("another release's records are on this server", error=error)
 
     def _out_of_reach(self, error: Exception) -> None:
         now = time.monotonic()

@@ -432,6 +432,7 @@ do
         for _, field in ipairs({"credit", "served", "running", "slots", "load", "queued", "cost",
           "largest", "ground", "count"}) do lane[field] = 0 end
         lane.sweep_at, lane.last, lane.last_v = S.KEEP, false, false
+        lane.floor, lane.floor_until = false, 0
         kept[#kept + 1] = lane
       end
     end

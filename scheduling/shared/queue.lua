@@ -171,7 +171,13 @@ do
     return find(holder.last).v
   end
 
-  local function floor_of(lane, tenant)
+  -- Those who waited when the state was lost count as if they waited, until they can have come back.
+  local function with_lost(holder, lane, floor)
+    if lane.floor_until <= S.call.now or not holder.floor then return floor end
+    return floor and math.min(floor, holder.floor) or holder.floor
+  end
+
+  local function waiting_floor(lane, tenant)
     local head = first(lane)
     if head then
       if head.tenant == tenant then return nil end
@@ -180,19 +186,28 @@ do
     return last_v(lane, tenant, function(name) return S.share(lane, name) end)
   end
 
+  local function floor_of(lane, tenant)
+    return with_lost(lane, lane, waiting_floor(lane, tenant))
+  end
+  S.floor_of = floor_of
+
   local function flow_named(share, name)
     for _, flow in ipairs(share.flows) do
       if flow.name == name then return flow end
     end
   end
 
-  local function flow_floor(share, own)
+  local function waiting_flow_floor(share, own)
     local head = least(share)
     if head then
       if head.name == own then return nil end
       return head.v
     end
     return last_v(share, own, function(name) return flow_named(share, name) end)
+  end
+
+  local function flow_floor(share, own)
+    return with_lost(share, share.lane, waiting_flow_floor(share, own))
   end
 
   -- --- come and go ------------------------------------------------------------------------------
@@ -232,7 +247,7 @@ do
       if lane.count >= lane.sweep_at then sweep(lane) end
       share = {tenant = tenant, lane = lane, v = lane.ground, running = 0, lifted_at = 0, slack = 0,
         queued = 0, served = 0, parked = false, last = false, last_v = false, ground = 0,
-        entry = false, flows = {}, dirty = true}
+        floor = false, entry = false, flows = {}, dirty = true}
       lane.shares[tenant] = share
       lane.count, lane.dirty = lane.count + 1, true
     end

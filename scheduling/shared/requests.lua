@@ -12,6 +12,7 @@ do
     end
     return account.weights[application] or 1
   end
+  S.weight_of = weight_of
 
   -- `request` takes `units` more service than it is charged.
   function S.charge_units(request, units)
@@ -130,8 +131,9 @@ do
     return true
   end
 
-  -- Runs already, and was charged `charged` before its replica lost its lease.
-  function S.readmit(pool, ticket, endpoint, charged)
+  -- Runs already, and was charged `charged`, while the pool was as `born` as that says: where that is
+  -- another time, the server has lost the charge, or never had it.
+  function S.readmit(pool, ticket, endpoint, charged, born)
     local lane = S.lane(pool, ticket[3])
     local ending = pool.by_id[endpoint]
     local account = S.open_account(ticket[4])
@@ -143,6 +145,7 @@ do
     request.state, request.charged, request.settled = "running", charged, charged
     request.share_step = charged / account.weight
     request.flow_step = charged / weight_of(account, flow.name)
+    if born ~= pool.born then S.charge_anew(request, account) end
     S.count(request, 1)
     S.occupy(request, ending)
     account.running, account.dirty = account.running + 1, true
@@ -158,9 +161,10 @@ do
   -- --- policy -----------------------------------------------------------------------------------
 
   -- lanes: {{name, rank, share, ceiling}, …}; pools: {{name, quantum, endpoints}, …} in order;
-  -- tenants: {name = {weight, limit or false, {application = weight}}}. Returns the requests that lost their place: {id, reason,
-  -- replica}.
-  function S.configure(lanes, pools, tenants)
+  -- tenants: {name = {weight, limit or false, {application = weight}}}; grows: new pools are new to
+  -- the policy, and not only to this server. Returns the requests that lost their place: {id,
+  -- reason, replica}.
+  function S.configure(lanes, pools, tenants, grows)
     local wanted, order = {}, {}
     for name, policy in pairs(tenants) do tenants[name] = S.pack_policy(policy) end
     for _, config in ipairs(pools) do wanted[config[1]] = {config[2], config[3]} end
@@ -174,7 +178,7 @@ do
     S.write_tenants(tenants)
     for _, config in ipairs(pools) do
       if not known[config[1]] then
-        S.new_pool(config[1])
+        S.new_pool(config[1]).whole = grows
         names[#names + 1] = config[1]
       end
     end

@@ -48,6 +48,7 @@ class Running(msgspec.Struct, eq=False):
     ticket: Ticket
     endpoint: str
     charged: float
+    born: float = 0.0  # when the pool came to be whose counters have its charge; 0: none has
 
 
 class Through(Protocol):
@@ -106,7 +107,7 @@ class SharedScheduler:
         """In touch with Redis and registered in every pool.
 
         Raises:
-            StateUnavailable: Redis is out of reach.
+            StateUnavailable: not yet. It goes on trying, until `close`.
         """
         self.link.start()
         await self.leases.start()
@@ -168,13 +169,23 @@ class SharedScheduler:
     def take_over(self, running: Iterable[tuple[Ticket, str, float]]) -> None:
         """What was let in elsewhere while Redis was out of reach: ticket, endpoint, charge. It
         holds its places here from now on, also past an endpoint's limit."""
-        by_pool: dict[str, list[Any]] = {}
+        by_pool: dict[str, list[Running]] = {}
         for ticket, endpoint, charged in running:
-            self.running[ticket.request_id] = Running(ticket, endpoint, charged)
-            fields = [ticket_fields(ticket), endpoint, charged]
-            by_pool.setdefault(ticket.pool, []).append(fields)
-        for pool, fields in by_pool.items():
-            self.call("readmit", pool, fields)
+            made = self.running[ticket.request_id] = Running(ticket, endpoint, charged)
+            by_pool.setdefault(ticket.pool, []).append(made)
+        for pool, taken in by_pool.items():
+            self.readmit(pool, taken)
+
+    def readmit(self, pool: str, running: list[Running]) -> None:
+        """They take their places again, and are charged where the counters don't have it."""
+        fields = [[ticket_fields(r.ticket), r.endpoint, r.charged, r.born] for r in running]
+
+        def then(answer: Answer) -> None:
+            if answer[0] == "done":
+                for each in running:
+                    each.born = answer[3]
+
+        self.call("readmit", pool, fields, then=then)
 
     def drop(self, request_id: str, reason: DropReason) -> bool:
         waiter = self._leave(request_id)
@@ -296,7 +307,8 @@ class SharedScheduler:
                 self.call("abandon", pool, request_id)
                 continue
             ticket = waiter.ticket
-            self.running[request_id] = Running(ticket, endpoint, ticket.cost)
+            born = self.leases.born.get(pool, 0.0)
+            self.running[request_id] = Running(ticket, endpoint, ticket.cost, born)
             waiter.future.set_result(Grant(request_id, endpoint))
 
     def dropped(self, request_id: str, reason: DropReason) -> None:

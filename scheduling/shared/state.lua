@@ -8,6 +8,8 @@
 --    decoded from, so whatever else writes them (a failover, another release) is seen.
 -- 4. Keys: `ns` {pool} `:` … for what one pool holds; `realm` … for what is decided over all pools:
 --    one realm on one Redis, one for each pool in a cluster, with the pool's hash tag.
+-- 5. Whatever works on a pool reads its record first, and that begins with the layout of all
+--    records: one of another layout is an error, before anything is written.
 
 S.FULL, S.KEEP = -1, 64             -- as in scheduling/core
 
@@ -91,7 +93,7 @@ do
     local pool = {name = name, base = base, key = base .. "pool", seq = 0, tick = 0, queued = 0,
       running = 0, largest = 0, units_per_load = 0, quantum = 0, removed = false, leader = false,
       live = redis.call("ZCARD", base .. "replicas"), until_ = C.now, busy = false, seen = 0,
-      units = 0, lanes = {}, ends = {}, requests = {}, changed = false, packed = false}
+      units = 0, born = C.now, whole = false, lanes = {}, ends = {}, requests = {}, changed = false, packed = false}
     C.pools[name] = pool
     return pool
   end
@@ -109,7 +111,10 @@ do
   end
 
   function S.decode_pool(name, base, raw)
-    local pool, at = S.read_pool(raw, 1, name, base)
+    if not S.readable(raw) then
+      error({err = "LAYOUT of the records of pool " .. name .. " is another release's"})
+    end
+    local pool, at = S.read_pool(raw, #S.LAYOUT + 1, name, base)
     pool.packed = raw
     for i = 1, pool.lane_count do
       local from = at
@@ -125,6 +130,10 @@ do
     end
     S.derive(pool)
     return pool
+  end
+
+  function S.readable(raw)
+    return raw:sub(1, #S.LAYOUT) == S.LAYOUT
   end
 
   function S.name_lane(pool, lane)
@@ -145,7 +154,7 @@ do
     for _, lane in ipairs(pool.lanes) do S.write_shares(lane) end
     if pool.gone then return S.delete_pool(pool) end
     pool.lane_count, pool.end_count = #pool.lanes, #pool.ends
-    local parts = {S.pack_pool(pool)}
+    local parts = {S.LAYOUT, S.pack_pool(pool)}
     for _, lane in ipairs(pool.lanes) do
       if lane.dirty then lane.packed, lane.dirty = S.pack_lane(lane), false end
       parts[#parts + 1] = lane.packed
@@ -166,7 +175,8 @@ do
   function S.delete_pool(pool)
     for _, lane in ipairs(pool.lanes) do S.delete_lane(lane) end
     for _, ending in ipairs(pool.ends) do S.delete_endpoint(ending) end
-    redis.call("DEL", pool.key, pool.base .. "requests", pool.base .. "replicas")
+    redis.call("DEL", pool.key, pool.base .. "requests", pool.base .. "replicas",
+      pool.base .. "charged")
   end
 
   function S.delete_lane(lane)

@@ -80,7 +80,7 @@ class Gateway:
         await self.state.load(self.snapshot, config, datetime.now(UTC))
         for step, every_s, name in self.state.open(self.journal):  # type: ignore[arg-type]
             self._steps.append(asyncio.create_task(self._keep(step, every_s), name=name))
-        await until(lambda: self.state._live_replicas, "it is on the list")
+        await until(lambda: self.state._members.live, "it is on the list")
         return self
 
     async def _keep(self, step: Any, every_s: float) -> None:

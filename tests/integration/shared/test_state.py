@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from gateway.governor import AdmissionRefused, StateLost
+from gateway.shared import books, counters, membership
 from gateway.shared import state as shared_state
 from metering.restore import LedgerSays, Used
+from scheduling import kept
 from tests.integration.shared.gateways import Gateway, entry, plan, policy, until
 from tests.redis_server import RedisServer
 
@@ -23,10 +25,23 @@ Start = Callable[..., Awaitable[Gateway]]
 @pytest.fixture
 def ledger(monkeypatch: pytest.MonkeyPatch) -> list[Used]:
     said: list[Used] = []
-    monkeypatch.setattr(shared_state, "read_ledger", lambda *_: LedgerSays(list(said), 0))
-    monkeypatch.setattr(shared_state, "read_recent", lambda *_: [])
-    monkeypatch.setattr(shared_state.CorrectionFeed, "read", lambda _: [])
+    monkeypatch.setattr(books, "read_ledger", lambda *_: LedgerSays(list(said), 0))
+    monkeypatch.setattr(books, "read_recent", lambda *_: [])
+    monkeypatch.setattr(books.CorrectionFeed, "read", lambda _: [])
+    monkeypatch.setattr(shared_state, "heard_of", lambda: 0)
     return said
+
+
+@pytest.fixture(autouse=True)
+def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, kept.Found]:
+    """What is kept of pools' counters; the ledger has nothing since."""
+    found: dict[str, kept.Found] = {}
+    monkeypatch.setattr(
+        kept, "save", lambda pool, now, at: found.update({pool: kept.Found(at, now)})
+    )
+    monkeypatch.setattr(kept, "find", lambda pool, since: found.get(pool))
+    monkeypatch.setattr(counters, "read_served", lambda *_: [])
+    return found
 
 
 @pytest.fixture
@@ -76,7 +91,7 @@ async def test_a_place_that_one_gives_back_is_the_others(start: Start) -> None:
 async def test_what_a_dead_gateway_held_is_settled_once_with_its_record(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_state, "LEASE_S", 1.5)
+    monkeypatch.setattr(membership, "LEASE_S", 1.5)
     monkeypatch.setattr(shared_state, "BEAT_S", 0.2)
     budgets = {"budgets": [DAILY], "places": 2}
     one, two = await start("one", **budgets), await start("two", **budgets)
@@ -210,7 +225,7 @@ async def test_open_each_goes_on_with_its_part_and_hands_over_what_it_let_in(
 ) -> None:
     given: dict[str, Any] = {"opens": True, "budgets": [{**DAILY, "cost": 9_000}], "places": 4}
     one, two = await start("one", **given), await start("two", **given)
-    await until(lambda: len(one.state._live_replicas) == 2, "both are seen")
+    await until(lambda: len(one.state._members.live) == 2, "both are seen")
     await one.admit("before")
     redis.kill()
     await until(lambda: one.state.name == two.state.name == "apart", "both are apart")

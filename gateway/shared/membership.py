@@ -1,0 +1,77 @@
+"""Which gateways live, as the shared budgets have it. The first of them does what is done once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from datetime import timedelta
+from typing import NamedTuple
+from uuid import uuid4
+
+from metering.selectors import latest_samples
+from metering.shared.accounts import SharedAccounts
+
+LEASE_S = 5.0
+PAUSE_S = 0.1
+LOAD_S = 60  # after that another gateway may load the budgets
+HEARD = timedelta(seconds=10)  # a gateway tells the database of itself once a second
+
+
+class Heard(NamedTuple):
+    whole: bool  # it was on the list, and the budgets are loaded
+    gone: list[str]  # who is to be ended
+
+
+class Membership:
+    def __init__(self, gateway: str, accounts: SharedAccounts) -> None:
+        self._gateway = gateway
+        self._accounts = accounts
+        self._loaded = ""  # the name of the budgets' latest loading, as last seen
+        self.live: list[str] = []
+
+    @property
+    def leads(self) -> bool:
+        return bool(self.live) and self.live[0] == self._accounts.replica
+
+    async def join(self, waiting: Collection[str], load: Callable[[], Awaitable[None]]) -> None:
+        """On the list of those that live, with budgets there: where there are none, one gateway
+        loads them and the others wait for it.
+
+        Raises:
+            StateUnavailable
+        """
+        accounts = self._accounts
+        known, *more = await accounts.ask("beat", lease_s=LEASE_S, joins=False)
+        if not known and more[0] and more[0] == self._loaded:  # it was taken for dead
+            accounts.renamed(new_name(self._gateway), waiting)
+        while True:
+            _, _, loaded, live = await accounts.ask("beat", lease_s=LEASE_S, joins=True)
+            self.live = sorted(live)
+            if loaded:
+                break
+            if await accounts.ask("begin_load", seconds=LOAD_S):
+                await load()
+            else:
+                await asyncio.sleep(PAUSE_S)
+        self._loaded = loaded
+
+    async def beat(self) -> Heard:
+        """
+        Raises:
+            StateUnavailable
+        """
+        known, *more = await self._accounts.ask("beat", lease_s=LEASE_S, joins=False)
+        if not known:
+            return Heard(False, [])
+        gone, loaded, live = more
+        self.live = sorted(live)
+        return Heard(bool(loaded), gone)
+
+
+def new_name(gateway: str) -> str:
+    return f"{gateway}-{uuid4().hex[:8]}"
+
+
+def heard_of() -> int:
+    """Gateways that told the database of themselves a moment ago."""
+    return len(latest_samples(max_age_s=HEARD.total_seconds()))
