@@ -37,9 +37,11 @@ class Fairlane:
         self.console = console
         self.may_scrape = scraping.allowed_from(settings.FAIRLANE_METRICS_FROM)
         self.proxies = Proxies(settings.TRUSTED_PROXIES)
+        self.stops = False
 
     def drain(self) -> None:
         """The server is to stop; what runs may finish."""
+        self.stops = True
         if self.gateway is not None:
             self.gateway.drain()
 
@@ -56,10 +58,19 @@ class Fairlane:
     async def _others(self, scope: Any, receive: Any, send: Any) -> None:
         if self.gateway is not None and scope["path"] == "/metrics":
             await _plain(send, 403, scraping.REFUSED)
+        elif self.gateway is None and scope["path"] in ("/healthz", "/readyz"):
+            await self._probe(scope["path"], send)
         elif self.console:
             await front.ask(_django, scope, receive, send)
         else:
             await _plain(send, 404, b"This process serves the gateway only.\n")
+
+    async def _probe(self, path: str, send: Any) -> None:
+        """Of a process without a gateway, which answers for itself where there is one."""
+        if self.stops and path == "/readyz":
+            await _plain(send, 503, b"not ready: stopping\n")
+        else:
+            await _plain(send, 200, b"ok\n")
 
     async def _gateway(self, scope: Any, receive: Any, send: Any) -> None:
         """A scrape tells of all workers, unless it is one of them that asks."""

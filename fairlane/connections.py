@@ -6,6 +6,9 @@
    gets a 503.
 3. What is answered before its body is there (a bad key, a body too large) has `LINGER_S` to end
    that body, which nobody reads any more; then its connection is closed.
+4. Before a stop each answer says that it is its connection's last. Where another gateway can take
+   over (`lets_rest`), one that was told nothing of the kind stays open for as long as it may rest:
+   a proxy may be about to send a call on it, and would not try a POST again elsewhere.
 """
 
 from __future__ import annotations
@@ -29,7 +32,9 @@ log = structlog.get_logger("fairlane.serve")
 
 
 class CountedHttp(BoundedHttp):
-    most = 8192  # `serve` sets it
+    most = 8192  # `serve` sets these
+    stops = False
+    lets_rest = False
     _at_rest: dict[CountedHttp, None] = {}  # the one that has been for longest is first
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -52,6 +57,8 @@ class CountedHttp(BoundedHttp):
     def on_headers_complete(self) -> None:
         self._at_rest.pop(self, None)
         super().on_headers_complete()
+        if self.stops:
+            self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
@@ -65,6 +72,13 @@ class CountedHttp(BoundedHttp):
             self._at_rest[self] = None
             if self._in_body:
                 self._lingers = self.loop.call_later(LINGER_S, self.transport.close)
+
+    def shutdown(self) -> None:
+        """The server stops: it waits until no connection is left, for as long as it may."""
+        was_told = self.cycle is not None and not self.cycle.keep_alive
+        is_begun = self.cycle is not None and self.cycle.response_started
+        if was_told or not is_begun or not self.lets_rest:
+            super().shutdown()
 
     def _make_room(self) -> bool:
         for resting in self._at_rest:

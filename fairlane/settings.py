@@ -26,6 +26,7 @@ FAIRLANE_LOG_CALLS = given.choice("FAIRLANE_LOG_CALLS", "failed", ("none", "fail
 FAIRLANE_MAX_BODY_BYTES = given.number("FAIRLANE_MAX_BODY_BYTES", 16 * 2**20, 1024, 2**30)
 FAIRLANE_MAX_CONNECTIONS = given.number("FAIRLANE_MAX_CONNECTIONS", 8192, 16, 1_000_000)
 FAIRLANE_DRAIN_SECONDS = given.number("FAIRLANE_DRAIN_SECONDS", 30, 0, 3600)
+FAIRLANE_KEEP_ALIVE_SECONDS = given.number("FAIRLANE_KEEP_ALIVE_SECONDS", 5, 1, 3600)
 # A month that runs must be countable from its records, so they are kept for longer than one.
 FAIRLANE_KEEP_RECORDS_DAYS = given.number("FAIRLANE_KEEP_RECORDS_DAYS", 35, 33, 3660)
 FAIRLANE_KEEP_ROLLUPS_DAYS = given.number("FAIRLANE_KEEP_ROLLUPS_DAYS", 400, 33, 3660)

@@ -102,13 +102,15 @@ class DrainingServer(uvicorn.Server):
 
     A listener that closes resets whoever the kernel has let in but nobody has taken on yet: those
     are taken on. A connection whose request is still on its way counts as idle for uvicorn, which
-    closes those at once: it gets a moment, once nobody new is let in.
+    closes those at once: it gets a moment, once nobody new is let in. What is kept open between
+    two calls: connections.py.
     """
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         from fairlane.asgi import application
 
         application.drain()
+        CountedHttp.stops = True
         await self._close_doors()
         await asyncio.sleep(ON_ITS_WAY_S)
         await super().shutdown(sockets)
@@ -157,6 +159,7 @@ def serve(host: str, port: int, doors: list[socket.socket] | None = None) -> Non
         server_header=False,
         date_header=False,
         proxy_headers=False,  # nothing that a caller sends says who it is
+        timeout_keep_alive=settings.FAIRLANE_KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=settings.FAIRLANE_DRAIN_SECONDS,
     )
     # uvicorn drains on these signals and then raises them again; the second time they must not
@@ -164,6 +167,7 @@ def serve(host: str, port: int, doors: list[socket.socket] | None = None) -> Non
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: None)
     CountedHttp.most = bound(settings.FAIRLANE_MAX_CONNECTIONS)
+    CountedHttp.lets_rest = bool(settings.REDIS_URL)  # there may be another gateway
     server = DrainingServer(config)
     server.run(doors)
     if not server.started:

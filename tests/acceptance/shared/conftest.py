@@ -17,13 +17,19 @@ TENANTS = {
     "thrice": {"weight": 3},
     "once": {"weight": 1},
     "left": {"budgets": [daily()]},
+    "apart": {"budgets": [daily()]},
 }
 
 
 @pytest.fixture(scope="package")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
     folder = tmp_path_factory.mktemp("shared")
-    with deployment(folder, TENANTS, FAIRLANE_STATE_LOSS="fail-closed") as started:
+    settings = {
+        "FAIRLANE_STATE_LOSS": "fail-closed",
+        "FAIRLANE_KEEP_ALIVE_SECONDS": "600",  # no connection ends because a machine is slow
+        "FAIRLANE_DRAIN_SECONDS": "120",
+    }
+    with deployment(folder, TENANTS, **settings) as started:
         yield started
 
 

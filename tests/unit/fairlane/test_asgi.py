@@ -106,7 +106,7 @@ async def test_a_console_alone_has_no_gateway(django: list[str]) -> None:
     app = both(None, console=True)
     for path in GATEWAYS:
         await ask(app, path)
-    assert django == GATEWAYS
+    assert django == [path for path in GATEWAYS if path != "/healthz"]
 
 
 async def test_nothing_but_http_is_passed_on(django: list[str]) -> None:
@@ -138,6 +138,15 @@ def test_a_drain_reaches_the_gateway_where_there_is_one() -> None:
     both(gateway, console=True).drain()
     both(None, console=True).drain()
     assert gateway.heard == ["drain"]
+
+
+async def test_a_console_alone_tells_whether_it_is_ready(django: list[str]) -> None:
+    app = both(None, console=True)
+    for path in ("/healthz", "/readyz"):
+        assert (await ask(app, path))[0]["status"] == 200
+    app.drain()
+    assert [(await ask(app, p))[0]["status"] for p in ("/healthz", "/readyz")] == [200, 503]
+    assert django == []
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,10 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Server:
-    """`/hold` is answered when the test lets it; `/refused` at once, its body unread."""
+    """`/hold` is answered when the test lets it, `/part` begun before that; `/refused` at once, its
+    body unread."""
+
+    server: uvicorn.Server
 
     def __init__(self) -> None:
         self.lets_go = asyncio.Event()
@@ -38,7 +41,17 @@ class Server:
             while (await receive()).get("more_body"):
                 pass
         await send({"type": "http.response.start", "status": 200, "headers": []})
+        if scope["path"] == "/part":
+            await send({"type": "http.response.body", "body": b"part", "more_body": True})
+            await self.lets_go.wait()
         await send({"type": "http.response.body", "body": b"ok"})
+
+    def stop(self, monkeypatch: pytest.MonkeyPatch, lets_rest: bool) -> None:
+        """As `serve` begins to."""
+        monkeypatch.setattr(CountedHttp, "stops", True)
+        monkeypatch.setattr(CountedHttp, "lets_rest", lets_rest)
+        for each in list(self.server.server_state.connections):
+            each.shutdown()
 
     async def connect(self, first: bytes = b"") -> Ends:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
@@ -57,9 +70,15 @@ async def served(monkeypatch: pytest.MonkeyPatch, most: int = 3) -> AsyncIterato
     monkeypatch.setattr(CountedHttp, "most", most)
     made = Server()
     config = uvicorn.Config(
-        made.app, port=0, http=CountedHttp, lifespan="off", log_config=None, interface="asgi3"
+        made.app,
+        port=0,
+        http=CountedHttp,
+        lifespan="off",
+        log_config=None,
+        interface="asgi3",
+        timeout_keep_alive=int(PATIENCE_S),
     )
-    server = uvicorn.Server(config)
+    made.server = server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve())
     while not server.started:
         await asyncio.sleep(0.01)
@@ -161,6 +180,53 @@ async def test_after_a_refused_body_an_idle_connection_ends_as_any_other(
     async with served(monkeypatch) as server:
         reader, writer = await server.answered(POST)
         writer.write(b"a" * 1000)
+        assert await is_closed(reader)
+
+
+async def test_before_a_stop_a_kept_connection_serves_one_more_call_and_says_that_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served(monkeypatch) as server:
+        reader, writer = await server.answered()
+        server.stop(monkeypatch, lets_rest=True)
+        writer.write(GET)
+        answer = await reader.read()
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        assert b"connection: close" in answer
+
+
+async def test_before_a_stop_an_answer_that_has_begun_leaves_its_connection_to_its_caller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its head said nothing of an end."""
+    async with served(monkeypatch) as server:
+        reader, writer = await server.connect(b"GET /part HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"part\r\n")
+        server.stop(monkeypatch, lets_rest=True)
+        server.lets_go.set()
+        await reader.readuntil(b"0\r\n\r\n")
+        writer.write(GET)
+        assert b"connection: close" in await reader.read()
+
+
+async def test_before_a_stop_what_is_not_answered_yet_says_that_it_is_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served(monkeypatch) as server:
+        reader, _ = await server.connect(b"GET /hold HTTP/1.1\r\nHost: x\r\n\r\n")
+        while not server.holds:
+            await asyncio.sleep(0.01)
+        server.stop(monkeypatch, lets_rest=True)
+        server.lets_go.set()
+        assert b"connection: close" in await reader.read()
+
+
+async def test_where_nobody_takes_over_a_stop_waits_for_no_kept_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with served(monkeypatch) as server:
+        reader, _ = await server.answered()
+        server.stop(monkeypatch, lets_rest=False)
         assert await is_closed(reader)
 
 
