@@ -5,6 +5,9 @@ uvicorn's own takes a head of any size, for as long as it takes to arrive, and t
 header value that grows with every read: one unfinished head of 150 MB stopped the loop for 47 s.
 And it writes a head by itself: a system call more for each answer, and a packet that wakes its
 reader for nothing.
+
+And it tells of a lost connection only whoever waits for a message of its request; here a future of
+the connection is done then (`gateway.exchange.LOST`).
 """
 
 from __future__ import annotations
@@ -13,6 +16,8 @@ import asyncio
 from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from gateway.exchange import LOST
 
 HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
@@ -28,6 +33,7 @@ class BoundedHttp(HttpToolsProtocol):
         self._unused_bytes = 0  # read since anything last came of it
         self._in_body = False
         self._patience: asyncio.TimerHandle | None = None
+        self._lost = self.loop.create_future()
 
     def connection_made(self, transport: Any) -> None:
         self._out = HeadHolder(transport, self.loop)
@@ -36,6 +42,7 @@ class BoundedHttp(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._heard()
+        self._lost.set_result(None)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -49,6 +56,7 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._fields_bytes = 0
+        self.scope["extensions"] = {LOST: self._lost}
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields_bytes += len(name) + len(value)

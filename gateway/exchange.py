@@ -1,9 +1,9 @@
 """One HTTP exchange with a caller, over ASGI.
 
 1. The body is read whole, bounded in size and in time, before anything is decided.
-2. From then on one watcher waits for the caller to hang up; it cancels the task that serves the
-   request, wherever that is waiting, and `gone` says that this was why. A caller that does not
-   read its answer is gone as well, once its time is over.
+2. From then on a caller that hangs up cancels the task that serves the request, wherever that is
+   waiting, and `gone` says that this was why. A caller that does not read its answer is gone as
+   well, once its time is over.
 3. Once the status line is out, errors can only travel inside the body.
 """
 
@@ -15,6 +15,7 @@ from typing import Any
 
 from gateway.errors import ApiError, Outcome
 from gateway.incoming import PATIENCE_S, SLOWEST, due
+from gateway.upstream.alarm import Alarm
 from metering.core.record import FinishReason
 
 Scope = MutableMapping[str, Any]
@@ -22,6 +23,10 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
+
+# An extension of ASGI that `serve` has: a future that is done once the caller's connection is
+# lost. Waiting for `http.disconnect` does the same, with a task for each request.
+LOST = "fairlane.lost"
 
 
 class HungUp(Exception):
@@ -38,8 +43,11 @@ class Exchange:
         self.left: FinishReason = "cancelled"  # how a caller that is gone left
         self._receive = receive
         self._send = send
+        self._lost: asyncio.Future[None] | None = scope.get("extensions", {}).get(LOST)
         self._watcher: asyncio.Task[None] | None = None
-        self._patience: asyncio.TimerHandle | None = None
+        self._is_watched = False
+        self._is_whole = False  # its body is here
+        self._alarm: Alarm | None = None
 
     async def body(self, most: int, take: Callable[[int], object] = int) -> bytes:
         """The whole request body; `take` hears of each part that more will follow.
@@ -51,9 +59,12 @@ class Exchange:
         """
         parts: list[bytes] = []
         size = 0
-        began = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        self._alarm = alarm = Alarm(loop, self._lose_patience)
+        began = loop.time()
         while True:
-            message = await self._part(due(began, size), size)
+            alarm.set(due(began, size))
+            message = await self._part(size)
             if message["type"] == "http.disconnect":
                 raise HungUp
             part: bytes = message.get("body", b"")
@@ -64,14 +75,20 @@ class Exchange:
                 )
             parts.append(part)
             if not message.get("more_body", False):
+                alarm.lift()
+                self._is_whole = True
                 return parts[0] if len(parts) == 1 else b"".join(parts)
             take(len(part))
 
-    async def _part(self, due_at: float, size: int) -> Message:
+    async def _part(self, size: int) -> Message:
+        task = self._task = current_task()
+        cancels = task.cancelling()
         try:
-            async with asyncio.timeout_at(due_at):
-                return await self._receive()
-        except TimeoutError:
+            return await self._receive()
+        except asyncio.CancelledError:
+            if self.left != "timeout" or task.uncancel() > cancels:
+                raise
+            self.left = "cancelled"
             raise ApiError(
                 Outcome.INVALID_REQUEST,
                 f"The body comes too slowly: {size} bytes of it have arrived. It may take "
@@ -81,38 +98,46 @@ class Exchange:
 
     def watch(self) -> None:
         """From now on a caller that hangs up cancels the current task."""
-        task = asyncio.current_task()
-        assert task is not None
-        self._task = task
-        self._watcher = asyncio.create_task(self._watch())
+        self._task = current_task()
+        self._is_watched = True
+        if self._lost is not None:
+            self._lost.add_done_callback(self._hung_up)
+        else:
+            self._watcher = asyncio.create_task(self._watch())
 
     def expect_read_by(self, at: float) -> None:
         """A caller that has not taken all of its answer by then, on the loop's clock, is gone."""
-        if self._patience is not None:
-            self._patience.cancel()
-        loop = asyncio.get_running_loop()
-        self._patience = loop.call_at(at, self._leave, "timeout")
+        assert self._alarm is not None
+        self._alarm.set(at)
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._leave("cancelled")
+        self._hung_up()
 
-    def _leave(self, how: FinishReason) -> None:
-        self.gone, self.left = True, how
+    def _hung_up(self, lost: object = None) -> None:
+        if self._is_watched:
+            self.gone = True
+            self._task.cancel()
+
+    def _lose_patience(self) -> None:
+        """The body is late; or, where that is whole, its answer is still unread."""
+        self.gone, self.left = self._is_whole, "timeout"
         self._task.cancel()
 
     def unwatch(self) -> None:
         """Nothing cancels the task from here any more."""
         self._ignore_end()
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
+        if self._alarm is not None:
+            self._alarm.stop()
 
     def _ignore_end(self) -> None:
+        self._is_watched = False
         if self._watcher is not None:
             self._watcher.cancel()
             self._watcher = None
+        elif self._lost is not None:
+            self._lost.remove_done_callback(self._hung_up)
 
     async def start(self, status: int, headers: Headers) -> None:
         self.started = True
@@ -131,3 +156,9 @@ class Exchange:
         headers.append((b"content-length", b"%d" % len(body)))
         await self.start(status, headers)
         await self.finish(body)
+
+
+def current_task() -> asyncio.Task[Any]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task

@@ -9,8 +9,7 @@ a byte at a time would hold a connection for good.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from gateway.errors import ApiError, Outcome
 
@@ -29,30 +28,42 @@ class Incoming:
         self._most = BODIES_A_TENANT * max_body_bytes
         self._held: Counter[str] = Counter()
 
-    @contextmanager
-    def of(self, tenant: str) -> Iterator[Callable[[int], None]]:
-        """Within it, call what it yields with the size of each part that arrived; it raises
+    def of(self, tenant: str) -> Body:
+        """With it, call what it yields with the size of each part that arrived; it raises
         ApiError (rate_limit_exceeded) past the tenant's bound."""
-        mine = 0
-
-        def take(size: int) -> None:
-            nonlocal mine
-            if self._held[tenant] + size > self._most:
-                message = (
-                    f"Tenant '{tenant}' is sending more than {self._most} bytes at once. "
-                    "Finish the bodies that are under way first."
-                )
-                raise ApiError(Outcome.RATE_LIMIT_EXCEEDED, message, retry_after_s=1.0)
-            mine += size
-            self._held[tenant] += size
-
-        try:
-            yield take
-        finally:
-            self._held[tenant] -= mine
-            if not self._held[tenant]:
-                del self._held[tenant]
+        return Body(self._held, tenant, self._most)
 
     @property
     def is_empty(self) -> bool:
         return not self._held
+
+
+class Body:
+    """One that comes in."""
+
+    __slots__ = ("_all", "_held", "_most", "_tenant")
+
+    def __init__(self, held: Counter[str], tenant: str, most: int) -> None:
+        self._all = held
+        self._tenant = tenant
+        self._most = most
+        self._held = 0
+
+    def __enter__(self) -> Callable[[int], None]:
+        return self._take
+
+    def __exit__(self, *error: object) -> None:
+        if self._held:
+            self._all[self._tenant] -= self._held
+            if not self._all[self._tenant]:
+                del self._all[self._tenant]
+
+    def _take(self, size: int) -> None:
+        if self._all[self._tenant] + size > self._most:
+            message = (
+                f"Tenant '{self._tenant}' is sending more than {self._most} bytes at once. "
+                "Finish the bodies that are under way first."
+            )
+            raise ApiError(Outcome.RATE_LIMIT_EXCEEDED, message, retry_after_s=1.0)
+        self._held += size
+        self._all[self._tenant] += size

@@ -9,6 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from django.contrib.auth import get_user_model
+from django.db import connection
 from django.db.models import OuterRef, Q, QuerySet, Subquery
 from django.utils import timezone
 
@@ -34,9 +35,12 @@ STEADY_READS = 5
 
 
 def current_version() -> int:
-    """Grows with every change of policy or keys; one small indexed query, made to be polled."""
-    found = PolicyState.objects.filter(id=1).values_list("version", flat=True).first()
-    return found or 0
+    """Grows with every change of policy or keys; one small indexed query, made to be polled, and
+    written out: building it would cost ten times what it does."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT version FROM tenants_policystate WHERE id = 1")
+        found = cursor.fetchone()
+    return int(found[0]) if found else 0
 
 
 def current_revision() -> int:

@@ -42,8 +42,9 @@ class Answer(Protocol):
 
 class EngineClient:
     def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        own = isinstance(transport, EngineTransport)
-        self._transport = transport if own else OverHttpx(transport)
+        self._transport = (
+            transport if isinstance(transport, EngineTransport) else OverHttpx(transport)
+        )
 
     async def send(
         self,
