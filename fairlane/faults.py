@@ -1,6 +1,6 @@
 """Errors outside any view of the admin API are told in its form too; elsewhere as a page.
 
-`/api/docs/` is a page.
+`/api/docs/` is a page. An application with a wrong base URL is told so in the gateway's form.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from django.http import HttpRequest, HttpResponseBase, JsonResponse
 from django.middleware.common import CommonMiddleware
 from django.views import defaults
 
+from gateway.wire.routes import ROUTES
+
 API, DOCS = "/api/", "/api/docs/"
+GATEWAYS = {"/v1/models", *(route.path for route in ROUTES.values())}
 Handler = Callable[..., HttpResponseBase]
 
 
@@ -28,9 +31,27 @@ def told_by_api(page: Handler, status: int, detail: str) -> Handler:
 
 bad_request = told_by_api(defaults.bad_request, 400, "The request is malformed.")
 forbidden = told_by_api(defaults.permission_denied, 403, "You may not do this.")
-not_found = told_by_api(
+_not_found = told_by_api(
     defaults.page_not_found, 404, "There is nothing at {path}; /api/docs/ lists what is."
 )
+
+
+def not_found(request: HttpRequest, exception: Any = None) -> HttpResponseBase:
+    if (message := misplaced(request.path)) is None:
+        return _not_found(request, exception)
+    told = {"type": "invalid_request_error", "param": None, "code": "invalid_request"}
+    return JsonResponse({"error": {"message": message, **told}}, status=404)
+
+
+def misplaced(path: str) -> str | None:
+    """What helps an application whose call came to the console; None where it is no such call."""
+    if path.startswith("/v1/"):
+        return "This process serves the console only; applications call a gateway's address."
+    if f"/v1{path}" in GATEWAYS:
+        return f"There is no {path} here, but /v1{path}: the SDK's base URL lacks its /v1."
+    return None
+
+
 server_error = told_by_api(defaults.server_error, 500, "Something failed; the log says what.")
 
 

@@ -33,6 +33,15 @@ def test_pages_stay_pages(admin: Client) -> None:
     assert "<html" in admin.get("/nosuch/").content.decode()
 
 
+def test_an_application_that_calls_a_wrong_base_url_is_told_which_is_right(client: Client) -> None:
+    """An SDK shows its user the message; of a page it would show markup."""
+    bare = client.post("/chat/completions", {}, content_type="application/json")
+    assert (bare.status_code, bare.json()["error"]["code"]) == (404, "invalid_request")
+    assert "/v1/chat/completions" in bare.json()["error"]["message"]
+    consoles = client.get("/v1/models")  # of a process without a gateway
+    assert "a gateway's address" in consoles.json()["error"]["message"]
+
+
 @pytest.mark.parametrize(
     ("method", "address"),
     [("post", "tenants/acme/"), ("put", "policy/"), ("delete", "audit/"), ("get", "policy/apply/")],
