@@ -28,7 +28,7 @@ import msgspec
 import structlog
 
 from metering.core.cut import Cut
-from metering.core.record import UsageRecord
+from metering.core.record import TAKEN_FOR_DEAD, UsageRecord
 
 FILE_BYTES = 8 * 2**20
 LOCK = "lock"
@@ -80,7 +80,7 @@ class OpenEntry(msgspec.Struct, frozen=True, kw_only=True):
             queue_ms=self.queue_ms,
             status=500,
             finish_reason="error",
-            throttle_reason="gateway_restart",
+            throttle_reason=TAKEN_FOR_DEAD,
             policy_revision=self.policy_revision,
             accounts=self.accounts,
         )

@@ -1,7 +1,7 @@
 """What a dead gateway held: settled by its estimate, with a record that says so.
 
-The ledger takes one record of an id: that one, or the dead gateway's own where its journal comes
-back first.
+The ledger keeps one record of an id: that one, until the gateway's own end of it comes, from its
+journal or because it was only paused.
 """
 
 from __future__ import annotations

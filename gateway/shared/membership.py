@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import NamedTuple
 from uuid import uuid4
@@ -33,7 +33,7 @@ class Membership:
     def leads(self) -> bool:
         return bool(self.live) and self.live[0] == self._accounts.replica
 
-    async def join(self, waiting: Collection[str], load: Callable[[], Awaitable[None]]) -> None:
+    async def join(self, load: Callable[[], Awaitable[None]]) -> None:
         """On the list of those that live, with budgets there: where there are none, one gateway
         loads them and the others wait for it.
 
@@ -43,7 +43,7 @@ class Membership:
         accounts = self._accounts
         known, *more = await accounts.ask("beat", lease_s=LEASE_S, joins=False)
         if not known and more[0] and more[0] == self._loaded:  # it was taken for dead
-            accounts.renamed(new_name(self._gateway), waiting)
+            accounts.renamed(new_name(self._gateway))
         while True:
             _, _, loaded, live = await accounts.ask("beat", lease_s=LEASE_S, joins=True)
             self.live = sorted(live)

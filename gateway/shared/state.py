@@ -282,9 +282,7 @@ class SharedState:
             StateUnavailable
         """
         await keeping.unwhole(self.scheduler)  # it is told the policy, if it has none
-        await self._members.join(
-            self.scheduler.waiters.keys(), lambda: self._books.load(self._snapshot)
-        )
+        await self._members.join(lambda: self._books.load(self._snapshot))
         await self._counters.restore()
         await self.accounts.adopt()
         await self._books.note_seen()

@@ -19,6 +19,7 @@ FinishReason = Literal[
     "throttled",
     "rejected",
 ]
+TAKEN_FOR_DEAD = "gateway_restart"  # what then stands as the reason why a request was ended
 
 
 class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -47,3 +48,8 @@ class UsageRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     throttle_reason: str = ""  # the limit that decided, for throttled and rejected requests
     policy_revision: int = 0
     accounts: tuple[str, ...] = ()  # of the sustained budgets that this cost counts against
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether its gateway was taken for dead, so that nobody knew how it really ended."""
+        return self.throttle_reason == TAKEN_FOR_DEAD

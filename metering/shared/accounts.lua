@@ -1,5 +1,7 @@
 -- Admission, a reservation's life, reading, and what the ledger says.
 
+local GUESSED_S = 3600 -- a request runs for no longer
+
 -- admission -------------------------------------------------------------------------------------
 
 local function depth_reached(open, h)
@@ -73,9 +75,16 @@ end
 local function reserve(p, h, now)
   local use = load_use(p, now)
   local before = call('HGET', p .. 'open', h.id)
-  if before then -- asked again, since the answer was lost
+  if before then -- asked again, since the answer was lost, or by a gateway that has a new name
     local r = unpack(before)
+    if h.adopt then
+      r.of = h.replica
+      call('HSET', p .. 'open', h.id, pack(r))
+    end
     return { 'admitted', rates(use, now), r.demote, r.alerts, r.goes_on, r.tokens }
+  end
+  if h.adopt and call('HEXISTS', p .. 'guessed', h.id) == 1 then
+    return { 'admitted', rates(use, now), false, {}, false, 0 } -- `end_anew` follows
   end
   local claim = { bursts = {}, sustained = {}, refused = {}, alerts = {}, demote = false }
   claim.goes_on = h.interaction ~= nil and goes_on(p, h.interaction, now)
@@ -155,11 +164,39 @@ local function settle_budgets(p, r, cost, at, now)
   end
 end
 
+-- What was ended for a gateway that was taken for dead is known for a while, at what it was settled.
+local function note_guess(p, m, r)
+  local guess = { slot = r.slot, tokens = m.tokens, cost = m.cost, sustained = r.sustained }
+  call('HSET', p .. 'guessed', m.id, pack(guess))
+  call('EXPIRE', p .. 'guessed', GUESSED_S)
+end
+
+-- That gateway was only paused, and tells what it really was. A burst budget refills in any case.
+local function end_anew(p, m, now)
+  local raw = call('HGET', p .. 'guessed', m.id)
+  if not raw then return 0 end
+  local guess = unpack(raw)
+  call('HDEL', p .. 'guessed', m.id)
+  local use = load_use(p, now)
+  correct_slot(use, guess.slot, 3, m.tokens - guess.tokens)
+  save_use(p, use)
+  for _, it in ipairs(guess.sustained) do
+    local acct = load_account(p, it[1])
+    local c = counter_by_id(acct, it[2])
+    if c then
+      c.used = math.max(0, c.used + m.cost - guess.cost)
+      save_account(p, it[1], acct, m.at, now)
+    end
+  end
+  return guess
+end
+
 -- `requests` -1: it was turned away after all, as if it had never been here
 local function finish(p, m, now, requests)
   local r = reservation(p, m.id)
-  if not r then return 0 end
+  if not r then return end_anew(p, m, now) end
   call('HDEL', p .. 'open', m.id)
+  if m.guess then note_guess(p, m, r) end
   local use = load_use(p, now)
   use.open = use.open - 1
   correct_slot(use, r.slot, 2, requests)

@@ -190,12 +190,11 @@ class SharedAccounts:
         """It was let in elsewhere, and is this server's from now on; `adopt` tells it."""
         self._open[hold.request_id] = hold, at
 
-    def renamed(self, name: str, waiting: Collection[str]) -> None:
-        """This gateway was taken for dead: all that it held was settled, but for what waits, which
-        is reserved anew."""
+    def renamed(self, name: str) -> None:
+        """This gateway was taken for dead: what it held was ended for it. `adopt` tells of all that
+        is open here: what waits is reserved anew, and what an engine was asked for keeps the
+        estimate that it was settled by until its end is told."""
         self.replica = name
-        for request_id in self._open.keys() - set(waiting):
-            self.forget(request_id)
 
     async def adopt(self) -> None:
         """Tell the server of all that is open here: it may have forgotten."""
@@ -227,9 +226,11 @@ class SharedAccounts:
     def end_for_another(
         self, tenant: str, request_id: str, tokens: int = 0, cost: float | None = None
     ) -> None:
-        """Settle what another gateway left; without a `cost` it never ran."""
+        """Settle what another gateway left, by its estimate; without a `cost` it never ran."""
         verb = "release" if cost is None else "settle"
-        message = wire.ending(request_id, tokens, cost or 0.0, datetime.now(UTC))
+        message = wire.ending(
+            request_id, tokens, cost or 0.0, datetime.now(UTC), guess=cost is not None
+        )
         self._line.send((verb, prefix(tenant), message))
 
     async def ask(self, verb: str, **message: Any) -> Any:

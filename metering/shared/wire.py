@@ -71,6 +71,7 @@ class Message(msgspec.Struct, omit_defaults=True, kw_only=True):
     soft_tokens: bool = False
     entry: str | None = None
     adopt: bool = False
+    guess: bool = False
 
 
 class Windows:
@@ -138,9 +139,12 @@ def reserve(
     )
 
 
-def ending(request_id: str, tokens: int, cost: float, at: datetime) -> bytes:
-    """Of `charge`, `settle` and `release`."""
-    return encode(Message(id=request_id, at=micros(at), tokens=tokens, cost=cost))
+def ending(
+    request_id: str, tokens: int, cost: float, at: datetime, *, guess: bool = False
+) -> bytes:
+    """Of `charge`, `settle` and `release`. `guess`: by who does not know how it ends."""
+    message = Message(id=request_id, at=micros(at), tokens=tokens, cost=cost, guess=guess)
+    return encode(message)
 
 
 def asked(request_id: str, entry: str) -> bytes:

@@ -6,8 +6,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -65,43 +65,18 @@ def policy(stub_port: int, **changes: Any) -> dict[str, Any]:
 
 
 @dataclass
-class Product:
+class Books:
+    """What the database, the live state and the stub say of a product's requests."""
+
     folder: Path
     stub_port: int
     keys: dict[str, str]
-    port: int
     database: str
-    process: subprocess.Popen[bytes] | None = None
+    settings: dict[str, str] = field(default_factory=dict)
 
     @property
     def env(self) -> dict[str, str]:
-        return env(self.folder, self.database)
-
-    def start(self) -> None:
-        log = (self.folder / "serve.log").open("ab")
-        role = ("--role", "gateway", "--port", str(self.port))
-        self.process = process = subprocess.Popen(
-            [sys.executable, "manage.py", "serve", *role],
-            cwd=ROOT,
-            env=self.env,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        log.close()
-
-        def is_up() -> bool:
-            assert process.poll() is None, (self.folder / "serve.log").read_text()[-3000:]
-            return answers(f"http://127.0.0.1:{self.port}/readyz")
-
-        until(is_up, "the gateway is ready")
-
-    def end(self, how: Callable[[subprocess.Popen[bytes]], None]) -> int:
-        assert self.process is not None
-        how(self.process)
-        status = self.process.wait(PATIENCE_S)
-        self.process = None
-        return status
+        return env(self.folder, self.database) | self.settings
 
     def manage(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -130,9 +105,7 @@ class Product:
 
     def live(self) -> dict[str, Any]:
         [found] = until(lambda: self.select(LATEST), "a sample")
-        state = found["state"]
-        read: dict[str, Any] = json.loads(state) if isinstance(state, str) else state
-        return read
+        return state_of(found)
 
     def open_slots(self) -> int:
         """Places taken at engines, running and queued requests of tenants, by the live state."""
@@ -167,6 +140,53 @@ class Product:
         return len(found["differences"]) + len(found["gateways_not_compared"])
 
 
+@dataclass(kw_only=True)
+class Product(Books):
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        log = (self.folder / "serve.log").open("ab")
+        role = ("--role", "gateway", "--port", str(self.port))
+        self.process = subprocess.Popen(
+            [sys.executable, "manage.py", "serve", *role],
+            cwd=ROOT,
+            env=self.env,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        log.close()
+
+    def await_ready(self) -> None:
+        process = self.process
+        assert process is not None
+
+        def is_up() -> bool:
+            assert process.poll() is None, (self.folder / "serve.log").read_text()[-3000:]
+            return answers(f"http://127.0.0.1:{self.port}/readyz")
+
+        until(is_up, "the gateway is ready")
+
+    def end(self, how: Callable[[subprocess.Popen[bytes]], None]) -> int:
+        assert self.process is not None
+        how(self.process)
+        status = self.process.wait(PATIENCE_S)
+        self.process = None
+        return status
+
+
+def state_of(sample: dict[str, Any]) -> dict[str, Any]:
+    """SQLite gives JSON as text."""
+    state = sample["state"]
+    read: dict[str, Any] = json.loads(state) if isinstance(state, str) else state
+    return read
+
+
 @contextmanager
 def product(
     folder: Path,
@@ -175,16 +195,10 @@ def product(
 ) -> Iterator[Product]:
     """A stub, a database with the policy and for each owner a key with those budgets, and a
     gateway; then none."""
-    with ExitStack() as stopping:
-        stub = subprocess.Popen(
-            [sys.executable, "-m", "tests.trials.stub"], cwd=ROOT, stdout=subprocess.PIPE, text=True
-        )
-        stopping.callback(stop, stub)
-        assert stub.stdout is not None
-        port = int(stub.stdout.readline())
+    with stub() as port:
         database = store.new_database()
         keys = prepare(env(folder, database), made(port), owners)
-        running = Product(folder, port, keys, free_port(), database)
+        running = Product(folder, port, keys, database, port=free_port())
         running.start()
         try:
             yield running
@@ -193,11 +207,19 @@ def product(
                 running.end(subprocess.Popen.terminate)
 
 
-def stop(process: subprocess.Popen[str]) -> None:
-    process.kill()
-    process.wait()
+@contextmanager
+def stub() -> Iterator[int]:
+    """Its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.trials.stub"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
-    process.stdout.close()
+    try:
+        yield int(process.stdout.readline())
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
 
 
 def env(folder: Path, database: str) -> dict[str, str]:

@@ -4,14 +4,16 @@
 under any prefix. A request's own field `trial` (unknown to the gateway, so it passes) is its
 script: `in`, `out`: usage; `hold`: seconds before the first byte; `gap`: seconds between frames;
 `status`: an error instead, once where `once` is set; `cut`, `hang`: after so many frames; `usage`:
-false for none.
+false for none; `by`: whatever `GET /runs` shall tell of it.
 `GET /said` is what each x-request-id got: prompt, tokens written, answers completed, times asked.
+`GET /runs` is when each ran: the prefix, `by`, the moments of its beginning and its end (0: none).
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import time
 from typing import Any, cast
 
 import msgspec
@@ -28,6 +30,7 @@ MODELS = b'{"object":"list","data":[{"id":"chat","object":"model","max_model_len
 CHUNK = '{"id":"c","object":"chat.completion.chunk","model":"chat","choices":[%s]%s}'
 
 said: dict[str, dict[str, int]] = {}
+runs: list[list[Any]] = []
 
 
 def frame(choice: str, usage: str = "") -> bytes:
@@ -70,16 +73,27 @@ class Engine(asyncio.Protocol):
         path = head.split(b" ", 2)[1]
         if path.endswith(b"/said"):
             return msgspec.json.encode(said)
+        if path.endswith(b"/runs"):
+            return msgspec.json.encode(runs)
         return MODELS if path.endswith(b"/models") else b""
 
     def _tell(self, status: int, body: bytes) -> None:
         self.transport.write(JSON % (status, len(body), body))
 
     async def _serve(self, head: bytes, body: bytes) -> None:
-        found = ID.search(head)
-        request_id = found[1].decode() if found else ""
         asked = msgspec.json.decode(body)
         script = asked.get("trial") or {}
+        prefix = head.split(b"/", 2)[1].decode()
+        run = [prefix, script.get("by"), time.time(), 0.0]
+        runs.append(run)
+        try:
+            await self._answer(head, asked, script)
+        finally:
+            run[3] = time.time()
+
+    async def _answer(self, head: bytes, asked: dict[str, Any], script: dict[str, Any]) -> None:
+        found = ID.search(head)
+        request_id = found[1].decode() if found else ""
         prompt = script.get("in", 5)
         mine = said.setdefault(request_id, {"prompt": prompt, "out": 0, "whole": 0, "times": 0})
         mine["times"] += 1

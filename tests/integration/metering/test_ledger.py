@@ -68,6 +68,23 @@ def test_windows_and_marks_move_with_the_records(journal, writer):
     assert {minute.minute for minute in marked} == {0, 10}
 
 
+def test_what_a_gateway_that_was_only_paused_tells_takes_the_place_of_the_guess(journal, writer):
+    sure, other = record(), record()
+    guess = opening(sure).abandoned()
+    journal.ended(guess)
+    assert writer.flush(10)
+    assert windows()[HOURLY.account][2] == guess.cost
+    for batch in ((sure, other), (sure, guess)):  # and it is sure from then on
+        for each in batch:
+            journal.ended(each)
+        assert writer.flush(10)
+    assert {row.request_id: row for row in selectors.export_records()} == {
+        sure.request_id: sure,
+        other.request_id: other,
+    }
+    assert windows()[HOURLY.account][2] == sure.cost + other.cost
+
+
 def test_a_request_written_twice_counts_once(journal, writer):
     same = record()
     for _ in range(3):
