@@ -11,6 +11,7 @@ from metering.dashboards.charts import Chart
 from metering.dashboards.watching import Board, Watch
 
 MOST_REASONS = 10
+NONE_REFUSED = "Nothing was refused; a minute that still runs is drawn once it is over."
 ENDS = {"throttled": "throttled", "rejected": "rejected", "errors": "errors"}
 
 
@@ -90,7 +91,7 @@ def reason_time_chart(watch: Watch) -> Chart:
         values,
         figures.with_legend(figure),
         "which limit decided",
-        empty="Nothing was refused in this range.",
+        empty=NONE_REFUSED,
     )
 
 

@@ -20,7 +20,7 @@ from metering.counting import Total
 from metering.dashboards import charts, figures, own
 from metering.dashboards.charts import Chart
 from metering.dashboards.ranges import Grid, Span
-from metering.dashboards.refusals import limit_of
+from metering.dashboards.refusals import NONE_REFUSED, limit_of
 from metering.reading import Reading
 from metering.selectors import Share, shares_of
 from tenants import selectors as policy
@@ -182,7 +182,7 @@ def refusals(grid: Grid, totals: Mapping[int, Total]) -> Chart:
     )
     values = grid.rows(points, 0.0)
     chart = one_chart(grid, "throttles", "Refused a minute, by limit", values, sorted(values))
-    return replace(chart, empty="Nothing was refused.", note="the table below says what helps")
+    return replace(chart, empty=NONE_REFUSED, note="the table below says what helps")
 
 
 def one_chart(

@@ -5,7 +5,9 @@ from __future__ import annotations
 from zoneinfo import available_timezones
 
 from django import forms
+from pydantic import BaseModel
 
+from tenants.core.document import Application, Capacity, Cost, Lane, Tier, Timeouts
 from tenants.forms.parts import ListField, Number, Part, PartForm, Section, Whole, choices
 
 NAMES = "Lower-case letters, digits, dots, dashes, underscores; at most 63."
@@ -26,23 +28,32 @@ SOFT_LIMITS = [
 ]
 
 
+def usual(part: type[BaseModel], field: str) -> str:
+    """What holds where a field of the file is left out, for its help."""
+    return f"{part.model_fields[field].default:,g} when empty."
+
+
 class LaneForm(PartForm):
     name = forms.CharField(label="Name", help_text=NAMES)
-    rank = Whole(label="Rank", help_text="0 is served first.")
+    rank = Whole(label="Rank", help_text="0 is served first; each lane has its own.")
     engine_priority = Whole(
         label="Engine priority", required=False, help_text="Lower goes first; 10 × rank when empty."
     )
     reserved_share = Number(
         label="Reserved share",
         required=False,
-        help_text="0 to 1, of what a pool serves while this lane waits. All lanes: at most 1.",
+        help_text="0 to 1, of what a pool serves while this lane waits. All lanes: at most 1. "
+        + usual(Lane, "reserved_share"),
     )
     ceiling = Number(
         label="Ceiling",
         required=False,
-        help_text="Part of a pool's capacity that this lane and those below it may fill.",
+        help_text="Part of a pool's capacity that this lane and those below it may fill. "
+        + usual(Lane, "ceiling"),
     )
-    max_queue_seconds = Number(label="Longest wait, s", required=False)
+    max_queue_seconds = Number(
+        label="Longest wait, s", required=False, help_text=usual(Lane, "max_queue_seconds")
+    )
 
     sections: tuple[Section, ...] = (
         ("", "", ("name", "rank", "engine_priority")),
@@ -68,7 +79,11 @@ class LimitFields(PartForm):
 
 class TierForm(LimitFields):
     name = forms.CharField(label="Name", help_text=NAMES)
-    weight = Number(label="Weight", required=False, help_text="Fair share against other tenants.")
+    weight = Number(
+        label="Weight",
+        required=False,
+        help_text="Fair share against other tenants. " + usual(Tier, "weight"),
+    )
     lane = forms.ChoiceField(
         label="Lane",
         choices=choices(empty="choose"),
@@ -142,7 +157,9 @@ class ApplicationForm(PartForm):
         label="Lane", required=False, choices=choices(empty="as in the tenant")
     )
     weight = Number(
-        label="Weight", required=False, help_text="Divides the tenant's share among its own."
+        label="Weight",
+        required=False,
+        help_text="Divides the tenant's share among its own. " + usual(Application, "weight"),
     )
     sections: tuple[Section, ...] = (("", "", ("name", "lane", "weight")),)
 
@@ -164,16 +181,22 @@ class PoolForm(PartForm):
         label="Isolate prefix caches by tenant", required=False
     )
     capacity_auto = forms.BooleanField(label="Learn capacity from the engine", required=False)
-    capacity__max_running = Whole(label="Running requests", required=False)
-    capacity__max_running_tokens = Whole(label="Running tokens", required=False)
+    capacity__max_running = Whole(
+        label="Running requests", required=False, help_text=usual(Capacity, "max_running")
+    )
+    capacity__max_running_tokens = Whole(
+        label="Running tokens", required=False, help_text=usual(Capacity, "max_running_tokens")
+    )
     locality_quantum = Number(
         label="Locality quantum, units",
         required=False,
         help_text="How far fairness may bend for a cached prefix; 0: not at all.",
     )
-    cost__input = Number(label="Input", required=False)
-    cost__cached_input = Number(label="Cached input", required=False)
-    cost__output = Number(label="Output", required=False)
+    cost__input = Number(label="Input", required=False, help_text=usual(Cost, "input"))
+    cost__cached_input = Number(
+        label="Cached input", required=False, help_text=usual(Cost, "cached_input")
+    )
+    cost__output = Number(label="Output", required=False, help_text=usual(Cost, "output"))
     price__currency = forms.CharField(label="Currency", required=False, help_text="Such as USD.")
     price__input_per_million = forms.CharField(label="Input, per million", required=False)
     price__output_per_million = forms.CharField(label="Output, per million", required=False)
@@ -183,10 +206,18 @@ class PoolForm(PartForm):
     tokenizer__path = forms.CharField(
         label="Path of tokenizer.json", required=False, help_text="For a tokenizer file only."
     )
-    timeouts__connect = Number(label="Connect, s", required=False)
-    timeouts__first_token = Number(label="First token, s", required=False)
-    timeouts__idle = Number(label="Between tokens, s", required=False)
-    timeouts__total = Number(label="Whole request, s", required=False)
+    timeouts__connect = Number(
+        label="Connect, s", required=False, help_text=usual(Timeouts, "connect")
+    )
+    timeouts__first_token = Number(
+        label="First token, s", required=False, help_text=usual(Timeouts, "first_token")
+    )
+    timeouts__idle = Number(
+        label="Between tokens, s", required=False, help_text=usual(Timeouts, "idle")
+    )
+    timeouts__total = Number(
+        label="Whole request, s", required=False, help_text=usual(Timeouts, "total")
+    )
 
     sections: tuple[Section, ...] = (
         ("", "", ("model", "aliases", "engine", "api_key_env", "isolate_prefix_cache")),

@@ -22,6 +22,7 @@ from tenants.core.issue import Issue
 from tenants.forms import objects, rows
 from tenants.forms.parts import PartForm, flatten
 
+ENDPOINT_NOTE = "A draining one finishes what runs. Edit again for more rows."
 BUDGET_NOTE = "In service units. Burst refills all the time; sustained starts anew each period."
 
 
@@ -39,7 +40,7 @@ SPECS: Mapping[Kind, Spec] = {
     "application": Spec(objects.ApplicationForm, (BUDGETS,)),
     "pool": Spec(
         objects.PoolForm,
-        (("endpoints", "Endpoints", "A draining one finishes what runs.", rows.Endpoints),),
+        (("endpoints", "Endpoints", ENDPOINT_NOTE, rows.Endpoints),),
     ),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -37,6 +38,19 @@ def test_a_form_untouched_makes_no_revision(admin: Client, page: str) -> None:
     assert "Nothing differed" in answer.content.decode()
     assert canonical(selectors.current_document()) == before
     assert selectors.current_revision() == 1
+
+
+@pytest.mark.parametrize(
+    ("page", "usual"),
+    [
+        ("/new/pool/", {"16", "60,000", "1", "2", "5", "120", "60", "600"}),
+        ("/new/lane/", {"0", "1", "60"}),
+        ("/new/tier/", {"1"}),
+    ],
+)
+def test_an_empty_field_says_what_holds_then(admin: Client, page: str, usual: set[str]) -> None:
+    text = admin.get(page).content.decode()
+    assert set(re.findall(r"([\d,]+) when empty\.", text)) == usual
 
 
 def test_a_changed_weight_is_previewed_then_in_force_and_in_the_audit(admin: Client) -> None:
