@@ -6,6 +6,19 @@
     if (document.hidden) event.preventDefault();
   });
 
+  // Whoever stands with the keyboard on a link of the part that is refreshed stands there afterwards.
+  const named = (element) => [element.tagName, element.id, element.getAttribute("href"), element.getAttribute("aria-label") || element.textContent].join(" ");
+  let stood = null;
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    const here = document.activeElement;
+    stood = here && here !== document.body && event.detail.target?.contains(here) ? named(here) : null;
+  });
+  document.body.addEventListener("htmx:afterSwap", (event) => {
+    if (stood === null || document.activeElement !== document.body) return;
+    const again = Array.from(event.detail.target.querySelectorAll("a[href], button, [tabindex]")).find((each) => named(each) === stood);
+    if (again) { again.hidden = false; again.focus({ preventScroll: true }); }
+  });
+
   // Whoever was logged out meanwhile gets the login page, not a piece of it inside this one.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     if (new URL(event.detail.xhr.responseURL).pathname !== new URL(event.detail.requestConfig.path, location.href).pathname) {

@@ -110,11 +110,19 @@ def paces(watch: Watch) -> Pace:
 
 def row_of(tenant: Tenant, left: budgets.Left, pace: Pace, at: datetime) -> Row:
     units = pace.get((tenant.name, left.owned.application), 0.0)
-    gone_at = None
-    remaining = left.remaining
-    if remaining is not None and remaining <= 0:
-        gone_at = at
-    elif remaining is not None and units > 0 and left.resets is not None:
-        then = at + HOUR * min(remaining / units, 10_000)
-        gone_at = then if then < left.resets else None
-    return Row(tenant.name, left, units, gone_at)
+    return Row(tenant.name, left, units, gone_at(left, units, at))
+
+
+def gone_at(left: budgets.Left, units: float, at: datetime) -> datetime | None:
+    """At `units` an hour; a burst budget refills meanwhile, any other one starts anew."""
+    if left.remaining is None:
+        return None
+    if left.remaining <= 0:
+        return at
+    refilled = (left.owned.budget.refill_per_second or 0.0) * HOUR.total_seconds()
+    if units <= refilled:
+        return None
+    then = at + HOUR * min(left.remaining / (units - refilled), 10_000)
+    if left.kind == "burst":
+        return then
+    return then if left.resets is not None and then < left.resets else None

@@ -187,7 +187,12 @@ def held(
 def with_legend(figure: Figure) -> Figure:
     """For a chart whose names are not in the page's own legend."""
     figure["layout"] |= {"showlegend": True}
-    figure["layout"]["legend"] = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
+    figure["layout"]["legend"] = {
+        "orientation": "h",
+        "y": 1.02,
+        "yanchor": "bottom",
+        "traceorder": "normal",
+    }
     return figure
 
 

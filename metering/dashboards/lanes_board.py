@@ -47,7 +47,7 @@ def reserved_chart(watch: Watch, found: Lanes) -> Chart:
     reserved = [100 * lane.reserved_share for lane in asked if lane.name in parts]
     figure = figures.pairs(names, {"got": got, "reserved": reserved}, watch.lane_ink)
     rows_of = list(zip(names, got, reserved, strict=True))
-    note = "filled: of what was served while it waited; outlined: reserved"
+    note = "filled: got while it waited; outlined: reserved, for as much as a lane asks"
     header = ("lane", "got_percent", "reserved_percent")
     return Chart("reserved", "Share against reserved share", figure, header, rows_of, note, NOTHING)
 

@@ -54,7 +54,7 @@ LIMITS = {
     "shutting_down": Why("The gateway was shutting down", RETRY),
     "key_revoked": Why("Its key was revoked while it waited", "Use another key."),
 }
-BUDGET = "It refills, or starts anew, as the budgets tell."
+BUDGET = "A burst budget refills all the time; others start anew when their window ends."
 ENDS = {
     "cancelled": Why("The caller went away"),
     "timeout": Why("Took longer than the pool's or lane's time limit", RETRY),

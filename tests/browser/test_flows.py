@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +184,43 @@ def test_a_chart_is_saved_as_a_picture_and_a_refresh_that_fails_is_told_until_on
     page.screenshot(path=ARTEFACTS / "flow-stale.png")
     page.unroute("**/?range=15m")
     expect(notice).to_be_hidden()
+
+
+def test_range_and_exports_are_used_by_keyboard_and_a_refresh_leaves_the_keyboard_where_it_is(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    def tab_to(label: str) -> None:
+        here, passed = "document.activeElement", list[str]()
+        for _ in range(80):
+            page.keyboard.press("Tab")
+            said = f"{here}.getAttribute('aria-label') || {here}.textContent.trim()"
+            passed.append(str(page.evaluate(said))[:40])
+            if passed[-1] == label:
+                return
+        raise AssertionError(f"no way to {label} by Tab: {passed}")
+
+    login(page, people["admin"])
+    builders.seed_usage(hours=0.3)
+    page.goto(live_server.url + "/watch/latency/?range=6h")
+    page.wait_for_selector("#chart-queue .main-svg")
+    tab_to("15 min")
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"range=15m"))
+    page.wait_for_selector("#chart-queue .main-svg")
+    tab_to("From … to")
+    page.keyboard.press("Enter")
+    expect(page.get_by_label("From", exact=True)).to_be_visible()
+    for label, file in (
+        ("p95 queue time as CSV", "fairlane-latency-queue.csv"),
+        ("p95 queue time as PNG", "fairlane-chart-queue.png"),
+    ):
+        tab_to(label)
+        with page.expect_download() as saving:
+            page.keyboard.press("Enter")
+        assert saving.value.suggested_filename == file
+    page.locator("#live > .legend").evaluate("node => { node.dataset.old = 'yes' }")
+    expect(page.locator("#live > .legend:not([data-old])")).to_be_visible()  # refreshed
+    expect(page.get_by_role("button", name="p95 queue time as PNG")).to_be_focused()
 
 
 def test_colours_follow_the_viewers_choice(page: Page, live_server: Any, db: None) -> None:

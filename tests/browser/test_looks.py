@@ -15,6 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from metering import alerts
 from metering.alerts import services as services_of_alerts
 from metering.alerts.services import DestinationValues
+from metering.dashboards.boards import KINDS
 from metering.models import Alert, AlertDelivery, AlertDestination
 from tenants import services
 from tests import builders
@@ -28,6 +29,9 @@ SCHEMES = ("light", "dark")
 JUDGED = {("wide", "light"), ("narrow", "dark")}  # by axe: each size and each scheme once
 SERIOUS = ("serious", "critical")
 MORE = {
+    **{f"watch-{name}": f"/watch/{name}/?range=6h" for name in KINDS if name != "overview"},
+    "watch-neighbour": "/watch/neighbours/?range=6h&tenant=initech",
+    "usage-request": "/usage/?tenant=acme&request=nobody-knows-it",
     "keys-all": "/keys/?state=all",
     "not-found": "/nowhere/",
     "alerts-all": "/alerts/?state=all",

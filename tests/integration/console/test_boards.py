@@ -13,10 +13,12 @@ from django.utils import timezone
 
 from metering.dashboards import ranges
 from metering.dashboards.boards import KINDS
+from metering.dashboards.budgets import Left, Owned
+from metering.dashboards.budgets_board import gone_at
 from metering.dashboards.neighbours import neighbours
 from metering.dashboards.watching import Filters, Watch
 from metering.models import LiveMinute
-from tenants.core.document import Document
+from tenants.core.document import Budget, Document
 from tests import builders
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
@@ -143,6 +145,29 @@ def test_a_csv_holds_no_formula_of_a_tenants(admin: Client) -> None:
 
     assert _plain("=1+1") == "'=1+1"
     assert (_plain(""), _plain("acme"), _plain(2.0), _plain(2.5)) == ("", "acme", 2, 2.5)
+
+
+# --- budgets ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "remaining", "units", "gone_in"),
+    [
+        ({"kind": "sustained", "period": "hour"}, 600.0, 1_200.0, timedelta(minutes=30)),
+        ({"kind": "sustained", "period": "hour"}, 600.0, 400.0, None),  # it starts anew before
+        ({"kind": "sustained", "period": "hour"}, 0.0, 0.0, timedelta()),
+        ({"kind": "sustained", "period": "hour"}, None, 400.0, None),
+        ({"kind": "burst", "refill_per_second": 1}, 600.0, 3_600.0, None),  # it refills as fast
+        ({"kind": "burst", "refill_per_second": 1}, 600.0, 4_200.0, timedelta(hours=1)),
+    ],
+)
+def test_when_a_budget_will_be_gone(
+    budget: dict[str, Any], remaining: float | None, units: float, gone_in: timedelta | None
+) -> None:
+    owned = Owned("tenant:acme/b", Budget(name="b", cost=1_000, **budget))
+    resets = AT + timedelta(minutes=45) if budget["kind"] == "sustained" else None
+    found = gone_at(Left(owned, None, None, remaining, resets), units, AT)
+    assert found == (None if gone_in is None else AT + gone_in)
 
 
 # --- the noisy neighbour --------------------------------------------------------------------
