@@ -67,7 +67,10 @@ async def burst(way: Way) -> None:
         caller.transport.close()
 
 
-async def at_a_rate(way: Way, rate: float) -> None:
+HALF = "at half of Fairlane's full load"
+
+
+async def at_a_rate(way: Way, rate: float, name: str = HALF) -> None:
     """Calls that come at random moments, so many a second at the mean, whatever became of those
     before."""
     way.run_on(os.sched_getaffinity(0))
@@ -91,8 +94,8 @@ async def at_a_rate(way: Way, rate: float) -> None:
     for caller in idle:
         caller.transport.close()
     took.sort()
-    way.note("at half of Fairlane's full load: p50, ms", took[len(took) // 2])
-    way.note("at half of Fairlane's full load: p99, ms", took[len(took) * 99 // 100])
+    way.note(f"{name}: p50, ms", took[len(took) // 2])
+    way.note(f"{name}: p99, ms", took[len(took) * 99 // 100])
 
 
 async def hold(way: Way, streams: int) -> list[Caller]:
