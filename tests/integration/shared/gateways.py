@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -21,6 +21,8 @@ from tests.unit.gateway import cast
 from tests.unit.gateway.cast import A
 
 PATIENCE_S = 60.0
+
+Start = Callable[..., Awaitable["Gateway"]]  # name, opens, and what the policy is to be
 
 
 class Lines:
@@ -71,16 +73,18 @@ class Gateway:
         self.journal = Lines()
         self.state = SharedState(name, self._in_thread, url, opens=opens)
         self._steps: list[asyncio.Task[None]] = []
+        self.stopped = False
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
         return work()
 
-    async def start(self) -> Gateway:
+    async def start(self, joins: bool = True) -> Gateway:
         config = scheduler_config(self.snapshot)
         await self.state.load(self.snapshot, config, datetime.now(UTC))
         for step, every_s, name in self.state.open(self.journal):  # type: ignore[arg-type]
             self._steps.append(asyncio.create_task(self._keep(step, every_s), name=name))
-        await until(lambda: self.state._members.live, "it is on the list")
+        if joins:
+            await until(lambda: self.state._members.live, "it is on the list")
         return self
 
     async def _keep(self, step: Any, every_s: float) -> None:
@@ -109,6 +113,9 @@ class Gateway:
             await connection.disconnect()
 
     async def stop(self) -> None:
+        if self.stopped:
+            return
+        self.stopped = True
         for task in self._steps:
             task.cancel()
         await asyncio.gather(*self._steps, return_exceptions=True)

@@ -3,62 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from gateway.governor import AdmissionRefused, StateLost
-from gateway.shared import books, counters, membership
+from gateway.shared import membership
 from gateway.shared import state as shared_state
-from metering.restore import LedgerSays, Used
-from scheduling import kept
-from tests.integration.shared.gateways import Gateway, entry, plan, policy, until
+from metering.restore import Used
+from tests.integration.shared.gateways import Start, entry, plan, until
 from tests.redis_server import RedisServer
 
 DAILY = {"name": "daily", "kind": "sustained", "cost": 1_000, "period": "day"}
 COST = 50.0  # of one request of the cast, estimated
-
-Start = Callable[..., Awaitable[Gateway]]
-
-
-@pytest.fixture
-def ledger(monkeypatch: pytest.MonkeyPatch) -> list[Used]:
-    said: list[Used] = []
-    monkeypatch.setattr(books, "read_ledger", lambda *_: LedgerSays(list(said), 0))
-    monkeypatch.setattr(books, "read_recent", lambda *_: [])
-    monkeypatch.setattr(books.CorrectionFeed, "read", lambda _: [])
-    monkeypatch.setattr(shared_state, "heard_of", lambda: 0)
-    return said
-
-
-@pytest.fixture(autouse=True)
-def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, kept.Found]:
-    """What is kept of pools' counters; the ledger has nothing since."""
-    found: dict[str, kept.Found] = {}
-    monkeypatch.setattr(
-        kept, "save", lambda pool, now, at: found.update({pool: kept.Found(at, now)})
-    )
-    monkeypatch.setattr(kept, "find", lambda pool, since: found.get(pool))
-    monkeypatch.setattr(counters, "read_served", lambda *_: [])
-    return found
-
-
-@pytest.fixture
-async def start(
-    redis: RedisServer, ledger: list[Used], monkeypatch: pytest.MonkeyPatch
-) -> AsyncIterator[Start]:
-    monkeypatch.setattr(shared_state, "FLOOR_S", 0.1)
-    made: list[Gateway] = []
-
-    async def start(name: str, opens: bool = False, **policy_of: Any) -> Gateway:
-        gateway = Gateway(name, redis.url, opens, policy(**policy_of))
-        made.append(await gateway.start())
-        return gateway
-
-    yield start
-    for gateway in made:
-        await gateway.stop()
 
 
 async def test_one_budget_for_all_gateways(start: Start) -> None:
@@ -114,14 +71,14 @@ async def test_what_a_dead_gateway_held_is_settled_once_with_its_record(
     assert shown["used"] == records[0].cost
     assert (await two.admit("next")).grant.request_id == "next"
     two.state.settle("next", 30, COST)
-    await one.reconnect()  # it had only been cut off, and its request comes to its end
+    await one.reconnect()  # it had only been cut off, and its requests come to their end
     await until(lambda: one.state.name == "shared", "it is back")
-    one.state.settle("asked", 30, 999.0)
-    one.state.settle("granted", 30, 999.0)
+    one.state.settle("asked", 30, 70.0)
+    one.state.settle("granted", 30, 80.0)
     assert (await one.admit("more")).grant.request_id == "more"
     one.state.settle("more", 30, COST)
     shown = await two.budget_once(lambda shown: not shown["reserved"])
-    assert shown["used"] == records[0].cost + 2 * COST
+    assert shown["used"] == 70.0 + 80.0 + 2 * COST
 
 
 async def test_closed_nobody_is_let_in_while_the_server_is_away_and_what_runs_is_settled_after(
