@@ -21,7 +21,8 @@ SECRET_KEY=check FAIRLANE_DATA_DIR=$data "$python" manage.py makemigrations --ch
 
 if ! command -v chromium >/dev/null; then
   step "Chromium for the browser tests, from Debian's packages"
-  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null
+  (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) >/dev/null ||
+    { echo "That takes root and apt: put a \`chromium\` on the PATH, then run it again." >&2; exit 1; }
 fi
 
 step "the store's tests on PostgreSQL"

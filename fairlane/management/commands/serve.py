@@ -31,10 +31,19 @@ class Command(BaseCommand):
     requires_migrations_checks = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("--host", default="127.0.0.1")
-        parser.add_argument("--port", type=int, default=8000)
+        parser.add_argument(
+            "--host",
+            default="127.0.0.1",
+            help="the address to listen on: 127.0.0.1 unless told, 0.0.0.0 for all",
+        )
+        parser.add_argument("--port", type=int, default=8000, help="8000 unless told")
         parser.add_argument("--workers", type=int, default=1, help="more than 1 needs REDIS_URL")
-        parser.add_argument("--role", choices=ROLES, default="all")
+        parser.add_argument(
+            "--role",
+            choices=ROLES,
+            default="all",
+            help="gateway: /v1 alone; console: pages, admin API, background worker and its beat",
+        )
         parser.add_argument("--door", type=int, help=SUPPRESS)  # a worker's, from its parent
         parser.add_argument("--own-door", type=Path, help=SUPPRESS)
 
