@@ -16,6 +16,9 @@ TENANTS = {
     "light": {},
     "thrice": {"weight": 3},
     "once": {"weight": 1},
+    "four": {"weight": 4},
+    "two": {"weight": 2},
+    "one": {"weight": 1},
     "left": {"budgets": [daily()]},
     "apart": {"budgets": [daily()]},
 }

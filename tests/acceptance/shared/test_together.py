@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tests.acceptance.shared.deployment import Deployment
 from tests.acceptance.stack import until
 
@@ -56,3 +58,30 @@ def test_weights_hold_over_both(pair: Deployment) -> None:
     ids = {answer.id: name for name in answers for answer in answers[name]}
     served = [ids[seen["headers"]["x-request-id"]] for seen in pair.engine.seen(*ids)][:16]
     assert 10 <= served.count("thrice") <= 14  # 12, and 8 if each gateway were fair alone
+
+
+def test_a_share_holds_over_both_however_tenants_are_spread(pair: Deployment) -> None:
+    """4:2:1, all requests alike. The bound of docs/scheduling.md; each gateway fair for itself
+    would serve 23, 35 and 12 of these 70, with a place each."""
+    weights, bound = {"four": 4, "two": 2, "one": 1}, 2 * 2  # of two places, in requests a weight
+    asked = {"four": (56, 0), "two": (20, 20), "one": (0, 28)}  # at each gateway
+    pair.engine.script("in=10,out=10,hang@5")
+    first = [caller.start(stream=True) for caller in pair.callers("bob", "few")]
+    until(lambda: pair.engine.load() == 2, "the pool is full")
+    pair.engine.script("in=10,out=10,hold=20ms")
+    calls = {
+        name: [
+            caller.start(max_tokens=10)
+            for caller, count in zip(pair.callers(name, "few"), counts, strict=True)
+            for _ in range(count)
+        ]
+        for name, counts in asked.items()
+    }
+    for name, counts in asked.items():
+        until(lambda n=name, c=counts: pair.open_reservations(n) == sum(c), "all wait")
+    for call in first:
+        call.hang_up()
+    ids = {call.answer().id: name for name in calls for call in calls[name]}
+    served = Counter(ids[seen["headers"]["x-request-id"]] for seen in pair.engine.seen(*ids)[:70])
+    normal = [served[name] / weight for name, weight in weights.items()]
+    assert max(normal) - min(normal) <= bound, served
