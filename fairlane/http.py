@@ -33,7 +33,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._unused_bytes = 0  # read since anything last came of it
         self._in_body = False
         self._patience: asyncio.TimerHandle | None = None
-        self._lost = self.loop.create_future()
+        self._lost: asyncio.Future[None] = self.loop.create_future()
+        self._extensions: dict[str, dict[object, object]] = {LOST: {"future": self._lost}}
 
     def connection_made(self, transport: Any) -> None:
         self._out = HeadHolder(transport, self.loop)
@@ -56,7 +57,7 @@ class BoundedHttp(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._fields_bytes = 0
-        self.scope["extensions"] = {LOST: self._lost}
+        self.scope["extensions"] = self._extensions
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self._fields_bytes += len(name) + len(value)
@@ -111,6 +112,7 @@ class HeadHolder:
         self._loop = loop
         self._is_head_next = False
         self._head = b""
+        self.is_closing = below.is_closing  # asked for with every answer
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._below, name)

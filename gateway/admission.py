@@ -37,11 +37,7 @@ class Plan(msgspec.Struct, frozen=True):
     hold: Hold
     ticket: Ticket
     at: datetime
-
-    @property
-    def accounts(self) -> tuple[str, ...]:
-        """Where the ledger counts it: sustained budgets. A burst budget has no window."""
-        return tuple(b.account for b in self.hold.budgets if b.period is not None)
+    accounts: tuple[str, ...]  # where the ledger counts it: sustained budgets, which have windows
 
 
 def check_tenant(tenant: TenantPolicy) -> None:
@@ -134,11 +130,12 @@ def make_plan(
     tokens = estimate.prompt_tokens + estimate.output_tokens
     named = call.max_output_tokens is not None
     tenant = who.tenant
+    budgets = (*who.key.budgets, *who.application.budgets, *tenant.budgets)
     hold = Hold(
         request_id=request_id,
         tenant=tenant.name,
         limits=tenant.limits,
-        budgets=(*who.key.budgets, *who.application.budgets, *tenant.budgets),
+        budgets=budgets,
         tokens=tokens,
         cost=cost,
         ceiling_cost=max(cost, ceiling),
@@ -157,7 +154,8 @@ def make_plan(
         prefix=cached_prefix(call, pool, tenant.name),
     )
     lowest = snapshot.lanes_by_name[tenant.allowed_lanes[-1]] if tenant.allowed_lanes else lane
-    return Plan(who, pool, lane, lowest, tenant.on_overload, estimate, hold, ticket, at)
+    accounts = tuple([b.account for b in budgets if b.period is not None])
+    return Plan(who, pool, lane, lowest, tenant.on_overload, estimate, hold, ticket, at, accounts)
 
 
 def cached_prefix(call: ParsedCall, pool: PoolPolicy, tenant: str) -> int:

@@ -38,7 +38,6 @@ from gateway.wire.headers import Asked
 from gateway.wire.request import ParsedCall, parse
 from gateway.wire.routes import ROUTES, Kind
 from metering.core.cost import service_cost
-from metering.core.record import UsageRecord
 from metering.journal import Journal, OpenEntry
 from scheduling.seam import NotGranted
 from tenants.core.snapshot import LanePolicy, PolicySnapshot, PoolPolicy
@@ -312,7 +311,7 @@ class Calls:
             self._governor.settle(run.request_id, tokens, record.cost)
             run.correct_rates(tokens)
         self._journal.ended(record)
-        count(record, run)
+        metrics.count(record, run)
 
 
 def open_entry(run: Run) -> OpenEntry:
@@ -336,22 +335,3 @@ def open_entry(run: Run) -> OpenEntry:
         policy_revision=run.snapshot.revision,
         accounts=plan.accounts,
     )
-
-
-def count(record: UsageRecord, run: Run) -> None:
-    tenant, model, lane = record.tenant, record.model, record.lane
-    if run.plan is None:
-        model = "unknown"  # a caller's own text is no label
-    metrics.ended(tenant, model, lane, run.outcome.value).inc()
-    if record.throttle_reason:
-        metrics.refused(tenant, record.throttle_reason).inc()
-    if run.place is None:
-        return
-    prompt, cached, completion = metrics.token_counters(tenant, model)
-    prompt.inc(record.prompt_tokens)
-    cached.inc(record.cached_tokens)
-    completion.inc(record.completion_tokens)
-    metrics.units(tenant, model, lane).inc(record.cost)
-    metrics.queue_time(model, lane).observe(record.queue_ms / 1000)
-    if record.ttft_ms is not None:
-        metrics.ttft(model, lane).observe(record.ttft_ms / 1000)

@@ -43,7 +43,8 @@ class Exchange:
         self.left: FinishReason = "cancelled"  # how a caller that is gone left
         self._receive = receive
         self._send = send
-        self._lost: asyncio.Future[None] | None = scope.get("extensions", {}).get(LOST)
+        extension = scope.get("extensions", {}).get(LOST)
+        self._lost: asyncio.Future[None] | None = extension["future"] if extension else None
         self._watcher: asyncio.Task[None] | None = None
         self._is_watched = False
         self._is_whole = False  # its body is here

@@ -7,7 +7,7 @@ longer has gives up its place; and no label holds anything that a caller can cho
 from __future__ import annotations
 
 from collections.abc import Container
-from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from prometheus_client import (
     CollectorRegistry,
@@ -18,46 +18,52 @@ from prometheus_client import (
     generate_latest,
 )
 
+from gateway.totals import Spread, Totals
+from metering.core.record import UsageRecord
+
+if TYPE_CHECKING:
+    from gateway.run import Run
+
 MAX_TENANTS = 1000
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which nobody asks for
 registry = CollectorRegistry()
 
-requests = Counter(
+requests = Totals(
     "fairlane_requests",
     "Requests that passed the key check, by how they ended.",
-    ["tenant", "model", "lane", "outcome"],
-    registry=registry,
+    ("tenant", "model", "lane", "outcome"),
+    registry,
 )
-tokens = Counter(
+tokens = Totals(
     "fairlane_tokens",
     "Tokens settled, by kind (prompt, cached, completion).",
-    ["tenant", "model", "kind"],
-    registry=registry,
+    ("tenant", "model", "kind"),
+    registry,
 )
-service_units = Counter(
-    "fairlane_service_units", "Service settled.", ["tenant", "model", "lane"], registry=registry
+service_units = Totals(
+    "fairlane_service_units", "Service settled.", ("tenant", "model", "lane"), registry
 )
-queue_seconds = Histogram(
+queue_seconds = Spread(
     "fairlane_queue_seconds",
     "Time between admission and a place on an engine.",
-    ["model", "lane"],
-    buckets=SECONDS,
-    registry=registry,
+    ("model", "lane"),
+    SECONDS,
+    registry,
 )
-ttft_seconds = Histogram(
+ttft_seconds = Spread(
     "fairlane_ttft_seconds",
     "Time from arrival to the first content sent to the caller.",
-    ["model", "lane"],
-    buckets=SECONDS,
-    registry=registry,
+    ("model", "lane"),
+    SECONDS,
+    registry,
 )
-refusals = Counter(
+refusals = Totals(
     "fairlane_refusals",
     "Requests that a limit refused, by the limit; `budget:NAME` is a budget.",
-    ["tenant", "reason"],
-    registry=registry,
+    ("tenant", "reason"),
+    registry,
 )
 unknown_keys = Counter(
     "fairlane_refused_keys", "Requests refused at the key check.", registry=registry
@@ -122,43 +128,28 @@ def tenant_label(name: str) -> str:
     return name
 
 
-@lru_cache(maxsize=4096)
-def ended(tenant: str, model: str, lane: str, outcome: str) -> Counter:
-    """A child per label set, looked up once: `labels()` costs more than the increment."""
-    return requests.labels(tenant_label(tenant), model, lane, outcome)
+def count(record: UsageRecord, run: Run) -> None:
+    """A call that has ended."""
+    tenant, lane = tenant_label(record.tenant), record.lane
+    model = record.model if run.plan is not None else "unknown"  # a caller's own text is no label
+    requests.of[tenant, model, lane, run.outcome.value] += 1
+    if record.throttle_reason:
+        refusals.of[tenant, limit_label(record.throttle_reason)] += 1
+    if run.place is None:
+        return
+    tokens.of[tenant, model, "prompt"] += record.prompt_tokens
+    tokens.of[tenant, model, "cached"] += record.cached_tokens
+    tokens.of[tenant, model, "completion"] += record.completion_tokens
+    service_units.of[tenant, model, lane] += record.cost
+    queue_seconds.observe((model, lane), record.queue_ms / 1000)
+    if record.ttft_ms is not None:
+        ttft_seconds.observe((model, lane), record.ttft_ms / 1000)
 
 
-@lru_cache(maxsize=4096)
-def refused(tenant: str, reason: str) -> Counter:
+def limit_label(reason: str) -> str:
     """`reason` as in a usage record: a limit, or the account of a budget."""
     _, colon, account = reason.partition(":")
-    label = f"budget:{account.rpartition('/')[2]}" if colon else reason
-    return refusals.labels(tenant_label(tenant), label)
-
-
-@lru_cache(maxsize=4096)
-def token_counters(tenant: str, model: str) -> tuple[Counter, Counter, Counter]:
-    label = tenant_label(tenant)
-    return (
-        tokens.labels(label, model, "prompt"),
-        tokens.labels(label, model, "cached"),
-        tokens.labels(label, model, "completion"),
-    )
-
-
-@lru_cache(maxsize=4096)
-def units(tenant: str, model: str, lane: str) -> Counter:
-    return service_units.labels(tenant_label(tenant), model, lane)
-
-
-@lru_cache(maxsize=4096)
-def queue_time(model: str, lane: str) -> Histogram:
-    return queue_seconds.labels(model, lane)
-
-
-@lru_cache(maxsize=4096)
-def ttft(model: str, lane: str) -> Histogram:
-    return ttft_seconds.labels(model, lane)
+    return f"budget:{account.rpartition('/')[2]}" if colon else reason
 
 
 def keep_tenants(known: Container[str]) -> None:
@@ -169,11 +160,7 @@ def keep_tenants(known: Container[str]) -> None:
         return
     _tenants.difference_update(gone)
     for counter in (requests, tokens, service_units, refusals):
-        for labels in [s.labels for family in counter.collect() for s in family.samples]:
-            if labels["tenant"] in gone:
-                counter.remove(*labels.values())
-    for children in (ended, refused, token_counters, units):
-        children.cache_clear()
+        counter.forget(lambda labels: labels[0] in gone)
 
 
 def exposition() -> bytes:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections import deque
 from functools import partial
 from typing import NamedTuple
 
@@ -37,6 +38,39 @@ class Limits(NamedTuple):
     idle_s: float = 4.0
 
 
+class Slots:
+    """As asyncio.Semaphore, which costs more than all else here."""
+
+    def __init__(self, free: int) -> None:
+        self._free = free
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    def take(self) -> bool:
+        """One at once, where nobody else waits for it."""
+        if self._free and not self._waiting:
+            self._free -= 1
+            return True
+        return False
+
+    async def wait(self) -> None:
+        mine: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        try:
+            await mine
+        except asyncio.CancelledError:
+            if mine.done() and not mine.cancelled():  # it was given in the same moment
+                self.release()
+            raise
+
+    def release(self) -> None:
+        while self._waiting:
+            first = self._waiting.popleft()
+            if not first.done():  # else its task has left
+                first.set_result(None)
+                return
+        self._free += 1
+
+
 class Pool:
     def __init__(
         self,
@@ -50,7 +84,7 @@ class Pool:
         self._limits = limits
         self._tls = tls
         self._loop = asyncio.get_running_loop()
-        self._slots = asyncio.Semaphore(limits.max_connections)
+        self._slots = Slots(limits.max_connections)
         self._busy: set[Connection] = set()
         self._idle: dict[Connection, None] = {}  # the one freed last is last
         self._expiry = Alarm(self._loop, self._expire)
@@ -110,12 +144,11 @@ class Pool:
     # --- inside --------------------------------------------------------------------------------
 
     async def _take_slot(self, timeout_s: float | None) -> None:
-        if not self._slots.locked():
-            await self._slots.acquire()
+        if self._slots.take():
             return
         try:
             async with asyncio.timeout(timeout_s):
-                await self._slots.acquire()
+                await self._slots.wait()
         except TimeoutError as error:
             raise httpx.PoolTimeout("every connection is busy") from error
 

@@ -50,7 +50,9 @@ def of_chat(body: dict[str, Any]) -> Prompt:
         role = role_of(message, index)
         texts = [role]
         prompt.media += contents(message, index, texts)
-        prompt.text_bytes += sum(map(size_of, texts)) + _extras(message)
+        prompt.text_bytes += sum(map(size_of, texts))
+        if len(message) > 2:  # role and content are all that nearly every message has
+            prompt.text_bytes += _extras(message)
         if leading:
             prompt.lead += [text[:PREFIX_BYTES] for text in texts]
             leading = role != "user"
@@ -161,8 +163,6 @@ def text_of_part(part: dict[str, Any]) -> str | None:
 
 
 def _extras(message: dict[str, Any]) -> int:
-    if len(message) <= 2:  # role and content, as nearly all are
-        return 0
     size = 0
     for name, value in message.items():
         if isinstance(value, str) and name not in ("role", "content"):

@@ -79,7 +79,7 @@ def parse(kind: Kind, raw: bytes) -> ParsedCall:
         stream=stream,
         include_usage=include_usage,
         running_usage=include_usage and _flag(options, running, f"stream_options.{running}"),
-        n=max([_whole(body, name, 1, MAX_CHOICES) or 1 for name in route.sequences], default=1),
+        n=_largest(body, route.sequences, 1, MAX_CHOICES) or 1,
         max_output_tokens=_max_output(route, body),
         prompt_bytes=prompt.text_bytes,
         prompt_tokens=prompt.tokens,
@@ -217,21 +217,25 @@ def _model(body: dict[str, Any]) -> str:
 
 
 def _max_output(route: Route, body: dict[str, Any]) -> int | None:
-    given = [_whole(body, name, route.least_bound, MAX_OUTPUT_TOKENS) for name in route.bounds]
-    most = max([value for value in given if value is not None], default=None)
+    most = _largest(body, route.bounds, route.least_bound, MAX_OUTPUT_TOKENS)
     if most is None and route.bound_is_due:
         name = route.bounds[0]
         raise invalid(f"{name} is missing; it takes a whole number from {route.least_bound}", name)
     return most
 
 
-def _whole(body: dict[str, Any], name: str, least: int, most: int) -> int | None:
-    value = body.get(name)
-    if value is None:
-        return None
-    if type(value) is not int or not least <= value <= most:
-        raise invalid(f"{name} must be a whole number from {least} to {most}", name)
-    return value
+def _largest(body: dict[str, Any], names: tuple[str, ...], least: int, most: int) -> int | None:
+    """Of those that are given, each a whole number."""
+    found = None
+    for name in names:
+        value = body.get(name)
+        if value is None:
+            continue
+        if type(value) is not int or not least <= value <= most:
+            raise invalid(f"{name} must be a whole number from {least} to {most}", name)
+        if found is None or value > found:
+            found = value
+    return found
 
 
 def _flag(body: dict[str, Any], name: str, where: str) -> bool:

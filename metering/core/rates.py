@@ -25,6 +25,8 @@ class SlidingWindow:
 
     def advance(self, now: float) -> int:
         """Let old slots leave; the current slot."""
+        if now < self._latest + 1:
+            return self._latest
         slot = floor(now)
         if slot > self._latest:
             self._latest = slot

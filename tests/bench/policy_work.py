@@ -39,10 +39,11 @@ from django.conf import settings
 from django.core.management import call_command
 
 from gateway import admission
-from gateway.calls import count, open_entry
+from gateway.calls import open_entry
 from gateway.estimates import Estimates
 from gateway.governor import LocalGovernor
 from gateway.identity import identify
+from gateway.metrics import count
 from gateway.policy import scheduler_config
 from gateway.run import Run, new_request_id
 from gateway.wire.request import ParsedCall, parse

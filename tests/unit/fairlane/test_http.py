@@ -121,6 +121,9 @@ class Below:
     def close(self) -> None:
         self.is_closed = True
 
+    def is_closing(self) -> bool:
+        return self.is_closed
+
 
 async def test_a_head_goes_out_with_the_beginning_of_its_body_in_one_write() -> None:
     below = Below()

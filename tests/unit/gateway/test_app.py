@@ -23,6 +23,10 @@ class Service:
         self.calls = World().calls
         self.ready = True
 
+    @property
+    def fault(self) -> str:
+        return "" if self.ready else "starting or stopping"
+
     async def start(self) -> None: ...
 
     async def stop(self) -> None: ...

@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from gateway import metrics
-from gateway.calls import count
 from gateway.errors import Outcome
+from gateway.governor import Place
 from gateway.run import Run
+from gateway.totals import Spread
+from metering.core.hold import RateState
+from metering.core.record import UsageRecord
+from scheduling.core.model import Grant
 from tests.unit.gateway.cast import AT, planned_run, snapshot, who
 
 
 @pytest.fixture(autouse=True)
-def _fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    caches = (metrics.ended, metrics.refused, metrics.token_counters, metrics.units)
-    for cache in caches:
-        cache.cache_clear()
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metrics, "_tenants", set())
     monkeypatch.setattr(metrics, "MAX_TENANTS", 3)
-    yield
-    for cache in caches:
-        cache.cache_clear()
 
 
 def requests(**labels: str) -> float:
     return metrics.registry.get_sample_value("fairlane_requests_total", labels) or 0.0
+
+
+def end_of(tenant: str, **more: Any) -> None:
+    """A call of that tenant that ran."""
+    run = planned_run()
+    run.place = Place(
+        Grant(run.request_id, "http://engine-a/v1"),
+        run.plan.lane,
+        0.0,
+        RateState(),  # type: ignore[union-attr]
+    )
+    record = UsageRecord(
+        request_id=run.request_id, at=AT, tenant=tenant, model="chat", lane="standard", **more
+    )
+    metrics.count(record, run)
 
 
 def test_the_first_tenants_keep_their_names_and_the_rest_count_together() -> None:
@@ -36,48 +49,59 @@ def test_the_first_tenants_keep_their_names_and_the_rest_count_together() -> Non
 
 
 def test_tenants_past_the_bound_still_count() -> None:
-    before = requests(tenant="other", model="m", lane="l", outcome="ok")
+    before = requests(tenant="other", model="chat", lane="standard", outcome="ok")
     for number in range(10):
-        metrics.ended(f"tenant-{number}", "m", "l", "ok").inc()
-    assert requests(tenant="other", model="m", lane="l", outcome="ok") - before == 7
+        end_of(f"tenant-{number}")
+    assert requests(tenant="other", model="chat", lane="standard", outcome="ok") - before == 7
 
 
 def test_the_bound_holds_for_tokens_and_units_too() -> None:
     for name in ("a", "b", "c"):
         metrics.tenant_label(name)
-    prompt, _, _ = metrics.token_counters("late", "m-late")
-    prompt.inc(5)
-    metrics.units("late", "m-late", "l").inc(7)
     value = metrics.registry.get_sample_value
-    labels = {"tenant": "other", "model": "m-late"}
-    assert value("fairlane_tokens_total", {**labels, "kind": "prompt"}) == 5
-    assert value("fairlane_service_units_total", {**labels, "lane": "l"}) == 7
+    tokens = {"tenant": "other", "model": "chat", "kind": "prompt"}
+    units = {"tenant": "other", "model": "chat", "lane": "standard"}
+    before = value("fairlane_tokens_total", tokens) or 0.0
+    units_before = value("fairlane_service_units_total", units) or 0.0
+    end_of("late", prompt_tokens=5, cost=7.0)
+    assert value("fairlane_tokens_total", tokens) == before + 5
+    assert value("fairlane_service_units_total", units) == units_before + 7
 
 
 def test_a_tenant_that_policy_has_no_more_takes_its_series_along_and_leaves_its_place() -> None:
     for name in ("a", "gone", "c", "late"):
-        metrics.ended(name, "m", "l", "ok").inc()
-        metrics.refused(name, "max_running").inc()
-        metrics.token_counters(name, "m")[0].inc()
-        metrics.units(name, "m", "l").inc()
-    before = requests(tenant="a", model="m", lane="l", outcome="ok")
-    late = requests(tenant="late", model="m", lane="l", outcome="ok")
-    assert b'tenant="gone"' in metrics.exposition()
+        end_of(name, throttle_reason="max_running")
+    before = requests(tenant="a", model="chat", lane="standard", outcome="ok")
+    late = requests(tenant="late", model="chat", lane="standard", outcome="ok")
+    assert metrics.exposition().count(b'tenant="gone"') == 6
     metrics.keep_tenants({"a", "c", "late"})
     assert b'tenant="gone"' not in metrics.exposition()
     for name in ("a", "late"):
-        metrics.ended(name, "m", "l", "ok").inc()
-    assert requests(tenant="a", model="m", lane="l", outcome="ok") == before + 1
-    assert requests(tenant="late", model="m", lane="l", outcome="ok") == late + 1
-    metrics.ended("gone", "m", "l", "ok").inc()  # a call of it that still ran, or one that is back
-    assert requests(tenant="other", model="m", lane="l", outcome="ok") > 0
+        end_of(name)
+    assert requests(tenant="a", model="chat", lane="standard", outcome="ok") == before + 1
+    assert requests(tenant="late", model="chat", lane="standard", outcome="ok") == late + 1
+    end_of("gone")  # a call of it that still ran, or one that is back
+    assert requests(tenant="other", model="chat", lane="standard", outcome="ok") > 0
     metrics.keep_tenants({"a", "c", "late"})
+
+
+def test_a_histogram_counts_each_bucket_with_all_below_it() -> None:
+    registry = CollectorRegistry()
+    spread = Spread("fairlane_wait", "Waits.", ("lane",), (0.1, 1.0), registry)
+    for waited in (0.05, 0.1, 0.5, 7.0):
+        spread.observe(("slow",), waited)
+
+    def value(name: str, **more: str) -> float | None:
+        return registry.get_sample_value(f"fairlane_wait_{name}", {"lane": "slow", **more})
+
+    assert [value("bucket", le=each) for each in ("0.1", "1.0", "+Inf")] == [2, 3, 4]
+    assert (value("count"), value("sum")) == (4, pytest.approx(7.65))
 
 
 def test_a_model_that_a_caller_made_up_is_no_label() -> None:
     run = Run("r1", AT, 100.0, snapshot(), who=who(snapshot()), model="made-up-by-the-caller")
     run.end(Outcome.MODEL_NOT_FOUND)
-    count(run.record(101.0), run)
+    metrics.count(run.record(101.0), run)
     assert requests(tenant="alice", model="unknown", lane="", outcome="model_not_found") >= 1
     assert b"made-up-by-the-caller" not in metrics.exposition()
 
@@ -86,7 +110,7 @@ def test_a_call_that_never_had_a_place_has_no_queue_time() -> None:
     run = planned_run()
     run.end(Outcome.RATE_LIMIT_EXCEEDED)
     before = generate_latest(_only("fairlane_queue_seconds"))
-    count(run.record(101.0), run)
+    metrics.count(run.record(101.0), run)
     assert generate_latest(_only("fairlane_queue_seconds")) == before
 
 
