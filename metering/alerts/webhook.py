@@ -5,10 +5,13 @@
 2. The secret is made of SECRET_KEY and the destination's salt: it is shown once and stored nowhere.
 3. A name is looked up once, each of its addresses is checked as an endpoint's is, and that address
    is the one connected to: what a name leads to cannot change in between. No redirect is followed.
+4. A receiver has `WHOLE_S` for all of it. One that answers byte by byte would otherwise hold up
+   every other destination's messages for as long as it likes.
 """
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import json
 import socket
@@ -24,6 +27,7 @@ from metering.models import AlertDestination
 from tenants.core.checks import no_metadata_host, webhook_url
 
 TIMEOUT = httpx.Timeout(5.0, connect=3.0)
+WHOLE_S = 10.0
 VERSION = 1
 
 
@@ -62,11 +66,24 @@ def send(destination: AlertDestination, messages: Sequence[Message]) -> None:
         headers={**headers, "Host": url.netloc.decode()},
         extensions={"sni_hostname": url.host, "timeout": TIMEOUT.as_dict()},
     )
-    with httpx.Client(trust_env=False) as client:
-        answer = client.send(request, stream=True)
-        answer.close()  # what it says is of no use to anybody here
-    if not answer.is_success:
-        raise Refused(f"{url.host} answered with {answer.status_code}")
+    status = asyncio.run(_status(request))
+    if not 200 <= status < 300:
+        raise Refused(f"{url.host} answered with {status}")
+
+
+async def _status(request: httpx.Request) -> int:
+    """Of the answer; what else it says is of no use to anybody here.
+
+    Raises:
+        TimeoutError: it was not there after `WHOLE_S`.
+    """
+    try:
+        async with asyncio.timeout(WHOLE_S), httpx.AsyncClient(trust_env=False) as client:
+            answer = await client.send(request, stream=True)
+            await answer.aclose()
+            return answer.status_code
+    except TimeoutError:
+        raise TimeoutError(f"no whole answer within {WHOLE_S:g} s") from None
 
 
 def looked_up(url: httpx.URL) -> str:

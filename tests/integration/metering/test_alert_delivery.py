@@ -7,6 +7,7 @@ import hmac
 import json
 import threading
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -226,9 +227,7 @@ class Receiver:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers["Content-Length"]))
                 receiver.got.append((self.path, dict(self.headers), body))
-                self.send_response(receiver.status)
-                self.send_header("Location", "http://169.254.169.254/latest/")
-                self.end_headers()
+                receiver.answer(self)
 
             def log_message(self, *args):
                 pass
@@ -237,6 +236,11 @@ class Receiver:
         self.url = f"http://localhost:{self.server.server_port}/hook/"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
         self.thread.start()
+
+    def answer(self, handler):
+        handler.send_response(self.status)
+        handler.send_header("Location", "http://169.254.169.254/latest/")
+        handler.end_headers()
 
     def close(self):
         self.server.shutdown()
@@ -308,6 +312,30 @@ def test_one_destination_that_is_away_keeps_no_other_from_being_told(hook):
     by_mail()
     raised()
     assert go() == ["[Fairlane] Endpoint is down: http://10.0.0.1/v1"]
+
+
+def test_a_receiver_that_answers_byte_by_byte_keeps_no_other_from_being_told(
+    receiver, hook, monkeypatch
+):
+    monkeypatch.setattr(webhook, "WHOLE_S", 0.3)
+    left = threading.Event()
+    receiver.answer = partial(byte_by_byte, left)
+    by_mail()
+    raised()
+    assert go() == ["[Fairlane] Endpoint is down: http://10.0.0.1/v1"]
+    assert left.wait(60)
+    delivery = AlertDelivery.objects.get(destination__shape="webhook")
+    assert (delivery.state, delivery.error) == ("waiting", "no whole answer within 0.3 s")
+
+
+def byte_by_byte(left, handler):
+    """Heads that never end, until the caller leaves."""
+    try:
+        while True:
+            handler.wfile.write(b"H")
+            left.wait(0.02)
+    except OSError:
+        left.set()
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "fe80::1%eth0", "100.100.100.200"])
