@@ -233,6 +233,22 @@ def test_colours_follow_the_viewers_choice(page: Page, live_server: Any, db: Non
     assert page.evaluate(ground) != light
 
 
+def test_what_a_link_leads_to_is_not_under_the_bar(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    """Why a request was throttled stood there, with its first line hidden."""
+    login(page, people["admin"])
+    page.set_viewport_size({"width": 1440, "height": 300})
+    page.goto(live_server.url + "/usage/?tenant=acme")
+    page.get_by_label("Request id").fill("none-of-these")
+    page.get_by_role("button", name="Find").click()
+    expect(page.get_by_text("No request of acme has the id")).to_be_visible()
+    top = "node => document.querySelector(node).getBoundingClientRect()"
+    page.wait_for_function(f"({top})('#request').top < 300 && scrollY > 0")
+    bar = page.evaluate(f"({top})('.top').bottom")
+    page.wait_for_function(f"({top})('#request').top >= {bar}")
+
+
 def test_on_a_phone_the_menu_opens_by_button_and_closes_by_escape(
     page: Page, live_server: Any, login: Any, people: dict[str, Any]
 ) -> None:
