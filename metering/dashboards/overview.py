@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from metering import selectors
-from metering.dashboards import figures, live
+from metering.dashboards import figures, live, state
 from metering.dashboards.charts import Chart
 from metering.dashboards.fairness import Fairness, fairness
 from metering.dashboards.watching import MOST, Board, Watch
@@ -41,6 +41,7 @@ def overview(watch: Watch) -> Board:
     context = {
         "alerts": selectors.open_alerts(5),
         "live": now,
+        "states": state.seen_by(now.gateways),
         "totals": totals(watch.shares),
         "rows": listed[:MOST_ROWS],
         "more": max(0, len(listed) - MOST_ROWS),

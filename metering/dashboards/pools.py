@@ -10,7 +10,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from metering import selectors
-from metering.dashboards import errors, live
+from metering.dashboards import errors, live, state
 from tenants import selectors as policy
 from tenants.core.compile import engine_priority
 from tenants.core.document import Endpoint, Lane, Pool
@@ -68,7 +68,13 @@ def pools(request: HttpRequest) -> HttpResponse:
     rows = [
         (pool, *rows_of(pool, known.get(pool.model))) for pool in policy.current_document().pools
     ]
-    context = {"rows": rows, "live": now, "at": timezone.now(), "errors": errors.rows()}
+    context = {
+        "rows": rows,
+        "live": now,
+        "states": state.seen_by(now.gateways),
+        "at": timezone.now(),
+        "errors": errors.rows(),
+    }
     return render(request, "metering/pools.html", context)
 
 
