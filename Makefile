@@ -34,10 +34,12 @@ $(PY):
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.run: requirements/run.txt | $(PY)
+	@echo "Fetching packages into $(VENV), once; it takes a minute or two."
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/run.txt
 	@touch $@
 
 $(VENV)/.test: requirements/test.txt | $(PY)
+	@echo "Fetching packages into $(VENV), once; it takes some minutes."
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements/test.txt
 	@touch $@ $(VENV)/.run
 
