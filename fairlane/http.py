@@ -63,7 +63,8 @@ class BoundedHttp(HttpToolsProtocol):
         self._fields_bytes += len(name) + len(value)
         if self._fields_bytes > HEAD_BYTES:
             raise ValueError("the head of the request is too large")  # answered as any bad request
-        super().on_header(name, value)
+        if not self._in_body:  # a trailer is no header: a proxy in front has not looked at it
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._heard()

@@ -20,7 +20,8 @@ PATIENCE_S = 60.0
 
 
 async def app(scope: Any, receive: Any, send: Any) -> None:
-    """Answers with the length of what it was sent, after the seconds that the path names."""
+    """Answers with the length of what it was sent, after the seconds that the path names, and with
+    the names of its headers."""
     size, more = 0, True
     while more:
         message = await receive()
@@ -28,7 +29,8 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
         more = message.get("more_body", False)
     await asyncio.sleep(float(scope["path"][1:] or 0))
     answer = b"%d" % size
-    headers = [(b"content-length", b"%d" % len(answer))]
+    names = b" ".join(name for name, _ in scope["headers"])
+    headers = [(b"content-length", b"%d" % len(answer)), (b"x-names", names)]
     await send({"type": "http.response.start", "status": 200, "headers": headers})
     await send({"type": "http.response.body", "body": answer})
 
@@ -59,6 +61,14 @@ async def told(*pieces: bytes, pause_s: float = 0.0) -> bytes:
             return b"reset"
         finally:
             writer.close()
+
+
+async def test_a_trailer_is_no_header() -> None:
+    """A key, a lane or a forwarded address behind the body passes by what a proxy looks at."""
+    head = START + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = await told(head + b"1\r\na\r\n0\r\nX-Api-Key: other\r\n\r\n")
+    assert b"x-names: host connection transfer-encoding\r\n" in answer
+    assert answer.endswith(b"\r\n\r\n1")
 
 
 @pytest.mark.parametrize(
