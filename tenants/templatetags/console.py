@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
@@ -10,7 +11,7 @@ from django import template
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.formats import date_format
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from tenants.core.permissions import Action
@@ -19,6 +20,7 @@ from tenants.gate import Viewer, viewer_of
 
 register = template.Library()
 
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 THEMES = ("auto", "light", "dark")
 THEME_LABELS = {"auto": "the system's colours", "light": "light", "dark": "dark"}
 
@@ -256,5 +258,15 @@ def object_url(entry: Any) -> str:
 
 @register.filter
 def words(value: Any) -> str:
-    """A value of the policy document in words."""
+    """A value of the policy document, or of an audit entry, in words; a moment on the viewer's
+    clock."""
+    if isinstance(value, str) and MOMENT.fullmatch(value):
+        return date_format(timezone.localtime(datetime.fromisoformat(value)), MOMENTS["second"])
     return in_words(value)
+
+
+@register.filter
+def breakable(path: str) -> SafeString:
+    """A dotted path that may go on in the next line behind its dots and slashes."""
+    parts = re.split(r"(?<=[./])(?=[^./])", path)
+    return format_html_join(SafeString("<wbr>"), "{}", ((part,) for part in parts))

@@ -83,6 +83,17 @@ def test_each_entry_links_to_its_object_its_revision_and_the_undo(admin: Client)
         assert f'href="{link}"' in text
 
 
+def test_a_moment_is_told_on_the_viewers_clock_and_a_long_field_may_break(admin: Client) -> None:
+    key, _ = services.create_key("acme", name="old", actor=ROBOT)
+    services.revoke_key(key.public_id, actor=ROBOT)
+    AuditEntry.objects.create(
+        actor="robot", source="api", kind="pool", name="p", field="endpoints.http://a:1/v1.<b>"
+    )
+    text = admin.get("/audit/").content.decode()
+    assert re.search(r'<ins class="now">\d{4}-\d\d-\d\d \d\d:\d\d:\d\d</ins>', text)
+    assert "endpoints.<wbr>http://<wbr>a:1/<wbr>v1.<wbr>&lt;b&gt;" in text
+
+
 @pytest.mark.usefixtures("changes")
 def test_an_operator_reads_the_audit_and_is_offered_no_undo(as_: Any) -> None:
     assert "/revert/" not in as_("operator").get("/audit/").content.decode()
