@@ -70,6 +70,7 @@ class Dialect:
     counts: Literal["vllm", "llamacpp"] = "vllm"  # upstream.counting and upstream.tokenizing
     metrics: Metrics = field(default_factory=lambda: MappingProxyType({}))  # names at /metrics
     about: About = About()
+    quiet_s: float = 0.0  # its load is not read more often
 
     @property
     def ignores_priority(self) -> bool:
@@ -126,6 +127,9 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             dropped=frozenset({"n_predict", "n_cmpl", "id_slot"}),
             metrics=LLAMACPP_METRICS,
             about=About(("/props", "build_info")),
+            # It looks whether the caller of a whole answer has gone only after a second in which
+            # it told nobody anything, its metrics included (b11434, server-queue.cpp).
+            quiet_s=2.5,
         ),
         # The engines behind llm-d are vLLM and SGLang; its router orders by its own headers.
         "llm-d": Dialect(

@@ -1,7 +1,8 @@
 """The load of every endpoint, read again and again; and with `capacity: auto` what it can take.
 
-1. An endpoint of an `auto` pool is read every `AUTO_S`, others every `IDLE_S` for the console. One
-   that tells nothing is asked every `SILENT_S`. Readings are jittered.
+1. An endpoint of an `auto` pool is read every `AUTO_S`, or as often as its dialect bears, others
+   every `IDLE_S` for the console. One that tells nothing is asked every `SILENT_S`. Readings are
+   jittered.
 2. What is known of an endpoint that has stopped telling is shown no more, and nothing is learnt
    from it; what was learnt stays (scheduling.core.learning).
 3. A changed policy keeps what was learnt, as long as it says `auto` of that endpoint.
@@ -155,7 +156,8 @@ class _Watched:
     def pause_s(self) -> float:
         if self.now is None:
             return SILENT_S if self.learner is None else IDLE_S
-        return AUTO_S if self.learner is not None else IDLE_S
+        often = AUTO_S if self.learner is not None else IDLE_S
+        return max(often, DIALECTS[self.pool.engine].quiet_s)
 
     def note(self, told: Load | None) -> None:
         rate = told.found_since(self.now) if told is not None else None

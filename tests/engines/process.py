@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from tests.engines import install, model
 from tests.engines.noted import timed
 
 START_S = 600.0  # vLLM imports torch and warms up; on a busy machine that takes minutes
+LEFT_ALONE_S = 2.0
 SLOTS = 2  # requests that an engine serves at once; more wait in its own queue
 VLLM_ENV = {
     "HF_HUB_OFFLINE": "1",
@@ -122,6 +124,16 @@ class RealEngine:
 
     def idle(self) -> None:
         until(lambda: self.running() + self.waiting() == 0, f"{self.kind} has nothing to do")
+
+    def idle_unasked(self) -> None:
+        """As `idle`, but it is left alone meanwhile: llama.cpp notices that the caller of a whole
+        answer has gone only after a second in which it told nobody anything."""
+
+        def is_idle() -> bool:
+            time.sleep(LEFT_ALONE_S)
+            return self.running() + self.waiting() == 0
+
+        until(is_idle, f"{self.kind} has nothing to do")
 
 
 # Written out here, not read of the dialect: the tests are to find out where that is wrong.

@@ -38,8 +38,8 @@ def test_openais_package(served: Rig, engine: RealEngine) -> None:
         response = client.responses.create(**asked)
         assert response.usage is not None
         assert response.usage.output_tokens <= 5
-        with client.responses.stream(**asked) as stream:
-            kinds = [event.type for event in stream]
+        # Not `responses.stream`: it puts events together by numbers that llama.cpp leaves out.
+        kinds = [event.type for event in client.responses.create(**asked, stream=True)]
         assert kinds[-1] in ("response.completed", "response.incomplete")
         assert [model.id for model in client.models.list()] != []
 

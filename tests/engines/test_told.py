@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.acceptance.gateway.caller import CHAT
 from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
-from tests.engines.asking import LONG_TEXT, body, endpoint, told
+from tests.engines.asking import COMPLETIONS, LONG_TEXT, body, endpoint, told
 from tests.engines.noted import note
 from tests.engines.process import SLOTS, RealEngine
 
 TEXT = "How many tokens is this? " + LONG_TEXT[:200]
 
 
-def test_tokenize_counts_as_the_engine_does(served: Rig, engine: RealEngine) -> None:
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+def test_tokenize_counts_what_a_call_is_charged(served: Rig, engine: RealEngine, path: str) -> None:
+    """In vLLM's form before each engine: `messages` as a chat, `prompt` as a completion."""
+    alice = served.tenant(model="real")
+    call = body(path, TEXT, 1)
+    field = "messages" if path == CHAT else "prompt"
+    answer = alice.start("/tokenize", **{field: call[field]}).answer()
+    assert answer.status == 200, answer.body
+    charged = told(alice.start(path, **call).answer())[0]
+    assert answer.json["count"] == len(answer.json["tokens"]) == charged
+    assert answer.json["max_model_len"] > charged
+    assert served.record(answer)["usage_source"] == "engine"
+
+
+def test_tokenize_in_the_engines_own_form_passes_as_it_is(served: Rig, engine: RealEngine) -> None:
     alice = served.tenant(model="real")
     field = "prompt" if engine.kind == "vllm" else "content"
     answer = alice.start("/tokenize", **{field: TEXT}).answer()
     assert answer.status == 200, answer.body
-    alone = engine.post("/tokenize", model="real", **{field: TEXT})
-    assert answer.json["tokens"] == alone["tokens"]
+    assert answer.json == engine.post("/tokenize", model="real", **{field: TEXT})
 
 
 def test_a_pool_that_lets_its_engine_count_knows_the_prompt_exactly(

@@ -49,6 +49,7 @@ def pool(model: str, ends: list[str], most: int, **more: Any) -> dict[str, Any]:
         "endpoints": [{"url": url} for url in ends],
         "capacity": {"max_running": most, "max_running_tokens": 1_000_000},
         "cost": {"input": 1, "cached_input": 1, "output": 1},
+        "timeouts": {"connect": 60},  # no test is about a machine that is busy
         **more,
     }
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import random
+
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS, LLAMACPP_METRICS, SGLANG_METRICS, VLLM_METRICS
+from gateway.upstream.client import EngineClient
 from gateway.upstream.load import Load, read
+from gateway.upstream.loads import LoadWatch
+from tests.unit.gateway.cast import A, snapshot
 
 VLLM = """# HELP vllm:num_requests_running Number of requests in model execution batches.
 # TYPE vllm:num_requests_running gauge
@@ -76,6 +83,35 @@ def test_the_rate_of_hits_is_that_of_the_time_between() -> None:
     assert now.found_since(None) is None
     assert before.found_since(now) is None, "it was started anew"
     assert Load(running=0, waiting=0, hit_rate=0.5).found_since(None) == 0.5
+
+
+@pytest.mark.parametrize(("kind", "pause_s"), [("vllm", 0.5), ("llamacpp", 2.5)])
+async def test_an_engine_is_left_alone_for_as_long_as_it_needs(
+    kind: str, pause_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """llama.cpp sees that a caller has gone only in a second in which nobody asks it anything."""
+    pauses: asyncio.Queue[float] = asyncio.Queue()
+
+    async def sleep(seconds: float) -> None:
+        pauses.put_nowait(seconds)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(random, "uniform", lambda low, high: 1.0)
+    told = httpx.MockTransport(lambda request: httpx.Response(200, text=VLLM + LLAMACPP))
+    fields = {"engine": kind, "endpoints": [{"url": A}], "capacity": "auto"}
+    watch = LoadWatch(EngineClient(told), lambda pool: [], Nowhere())
+    watch.configure(snapshot(pool=fields, without=("org/code",)))
+    assert await pauses.get() == pause_s
+    await watch.aclose()
+
+
+class Nowhere:
+    """A scheduler that holds nothing."""
+
+    def held(self, pool: str, endpoint: str) -> None: ...
+
+    def set_capacity(self, pool: str, endpoint: str, max_running: int, max_load: float) -> None: ...
 
 
 def test_only_kinds_that_tell_their_load_are_asked() -> None:
