@@ -16,6 +16,7 @@ from tests.acceptance.stack import ROOT
 MODULES: dict[str, tuple[str, ...]] = {
     "fair_share": (),
     "gateway": ("--rounds", "2"),
+    "call_log": (),
     "policy_work": (),
     "upstream": ("--rounds", "1"),
     "scheduler": (),

@@ -10,7 +10,7 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,14 +170,17 @@ def end(process: subprocess.Popen[bytes]) -> None:
 def fairlane(folder: Path, engine: int, stopping: ExitStack) -> Way:
     """Key check, admission, budgets, fair queue, metering, journal and ledger into SQLite; the
     console is served by the same process."""
-    served = Stack(folder)
+    return serve(FAIRLANE, Stack(folder), engine, stopping)
+
+
+def serve(name: str, served: Stack, engine: int, stopping: ExitStack) -> Way:
     served.manage("migrate", "--verbosity", "0")
     served.apply(policy(f"http://127.0.0.1:{engine}/v1"))
     key = served.key("globex", "--application", "search")
     served.start()
     stopping.callback(served.stop)
     assert served.serving is not None
-    return Way(FAIRLANE, served.port, psutil.Process(served.serving.pid), key, served=served)
+    return Way(name, served.port, psutil.Process(served.serving.pid), key, served=served)
 
 
 WAYS: dict[str, Start] = {
@@ -190,17 +193,35 @@ WAYS: dict[str, Start] = {
 
 
 @contextmanager
+def fairlanes(folder: Path, settings: Mapping[str, dict[str, str]]) -> Iterator[list[Way]]:
+    """Fairlane several times, by the settings that they differ in."""
+    with ExitStack() as stopping:
+        engine = scripted(stopping)
+        found = []
+        for number, (name, own) in enumerate(settings.items()):
+            home = folder / str(number)
+            home.mkdir()
+            found.append(serve(name, Stack(home, settings=own), engine, stopping))
+        yield found
+
+
+def scripted(stopping: ExitStack) -> int:
+    """An engine; its port."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.bench.scripted"],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    stopping.callback(stop, process)
+    assert process.stdout is not None
+    return int(process.stdout.readline())
+
+
+@contextmanager
 def ways(folder: Path, without: set[str]) -> Iterator[list[Way]]:
     with ExitStack() as stopping:
-        scripted = subprocess.Popen(
-            [sys.executable, "-m", "tests.bench.scripted"],
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        stopping.callback(stop, scripted)
-        assert scripted.stdout is not None
-        engine = int(scripted.stdout.readline())
+        engine = scripted(stopping)
         found = []
         for name, begin in WAYS.items():
             if name not in without:
