@@ -25,9 +25,10 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "docs" / "images" / "pages"
+MAKING = FOLDER.with_name("pages.new")
 INDEX = ROOT / "docs" / "screenshots.md"
 FIRST = ROOT / "docs" / "images" / "overview.webp"  # of the README
-DEMO_S, LOOK_AFTER_S = 420, 150
+DEMO_S, LOOK_AFTER_S = 3600, 150  # it ends with the last picture
 QUALITY = 25  # with SCALE: all of it stays under 4 MB
 SCALE = {"wide": 0.65, "narrow": 0.72}
 LONGEST_PX = {"wide": 2200, "narrow": 2600}  # of a page; what is below is more of the same rows
@@ -86,12 +87,13 @@ def demo(url: str) -> Iterator[None]:
 
 
 def take(notes: dict[str, Any]) -> None:
+    """The pictures that are there stay until all new ones are taken."""
     from tenants import services
     from tenants.models import ApiKey
     from tests.builders import ROOT as BY
 
-    shutil.rmtree(FOLDER, ignore_errors=True)
-    FOLDER.mkdir(parents=True)
+    shutil.rmtree(MAKING, ignore_errors=True)
+    MAKING.mkdir(parents=True)
     services.edit_object("tenant", "globex", {"weight": 3}, actor=BY, reason="They pay for more")
     token, _ = services.create_service_token("ci", "operator", actor=BY)
     _, password, _ = services.create_user("tina", "tenant-admin", "acme", actor=BY)
@@ -112,6 +114,8 @@ def take(notes: dict[str, Any]) -> None:
                 names.append(PEOPLE[role] + name)
                 picture(page, PEOPLE[role] + name, notes["url"] + address)
         browser.close()
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    MAKING.rename(FOLDER)
     INDEX.write_text(index(names))
 
 
@@ -163,7 +167,7 @@ def picture(page: Page, name: str, address: str) -> None:
         for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             page.evaluate(DRAWN)
-            save(page, FOLDER / f"{name}-{size}-{scheme}.webp", width, whole(page, size), size)
+            save(page, MAKING / f"{name}-{size}-{scheme}.webp", width, whole(page, size), size)
             if (name, size, scheme) == ("overview", "wide", "light"):
                 save(page, FIRST, width, height + 120, "wide")
 
