@@ -93,13 +93,13 @@ def _add_to_windows(records: Sequence[UsageRecord], budget_of: BudgetOf) -> None
                 used[account, window.start, window.end] += record.cost
     if used:
         when = connection.ops.adapt_datetimefield_value
-        rows = [[cost, a, when(start), when(end)] for (a, start, end), cost in sorted(used.items())]
+        rows = [(cost, a, when(start), when(end)) for (a, start, end), cost in sorted(used.items())]
         with connection.cursor() as cursor:
             for less, some in groupby(rows, key=lambda row: row[0] < 0):
                 if less:
-                    cursor.executemany(TAKE_FROM_WINDOW, [[-row[0], *row] for row in some])
+                    cursor.executemany(TAKE_FROM_WINDOW, [(-row[0], *row) for row in some])
                 else:
-                    cursor.executemany(ADD_TO_WINDOW, some)
+                    cursor.executemany(ADD_TO_WINDOW, list(some))
 
 
 def _window(policy: BudgetPolicy | None, at: datetime) -> Window | None:

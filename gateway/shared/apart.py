@@ -122,6 +122,8 @@ class Apart:
     def hand_over(self) -> list[tuple[Ticket, str, float]]:
         """What was let in here and runs, with its endpoint and charge: another's from now on."""
         running, self.running = self.running, {}
+        for request_id in running:
+            self.governor.settle(request_id, 0, 0.0)
         return [
             (
                 replace(plan.ticket, lane=place.lane.name),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from metering.shared.accounts import SharedAccounts
 
 LEASE_S = 5.0
 PAUSE_S = 0.1
+GATHER_S = 1.0  # a gateway that does not come back meanwhile is not waited for
 LOAD_S = 60  # after that another gateway may load the budgets
 HEARD = timedelta(seconds=10)  # a gateway tells the database of itself once a second
 
@@ -54,6 +56,17 @@ class Membership:
             else:
                 await asyncio.sleep(PAUSE_S)
         self._loaded = loaded
+
+    async def gathered(self, number: int) -> None:
+        """Wait a moment for so many to be there: what they run takes its places first.
+
+        Raises:
+            StateUnavailable
+        """
+        deadline = time.monotonic() + GATHER_S
+        while len(self.live) < number and time.monotonic() < deadline:
+            await asyncio.sleep(PAUSE_S)
+            await self.beat()
 
     async def beat(self) -> Heard:
         """

@@ -53,6 +53,7 @@ Mode = Literal["shared", "lost", "apart"]
 PATIENCE_S = 1.0
 ANSWER_S = 1.0  # for a connection, and for an answer
 WATCH_S, BEAT_S, FLOOR_S = 0.1, 1.0, 3.0
+HOLD_S = 2.0  # nobody is let in for so long at most while it comes back
 TRIES = 8  # of one request, whatever changes under it
 
 log = structlog.get_logger("fairlane.gateway")
@@ -156,6 +157,7 @@ class SharedState:
         for left in reversed(range(TRIES)):
             if self.mode == "lost":
                 break
+            await self._moving.passed()
             way = self._apart.admit if self._apart is not None else self._shared.admit
             try:
                 return await self._moving.wait(way, plan)
@@ -262,18 +264,27 @@ class SharedState:
             StateUnavailable: not yet.
         """
         async with self._changing:
-            await self._join()
             if self.mode == "shared":
+                await self._join()
                 return
-            apart, self._apart = self._apart, None
-            self._turn("shared")
-            if apart is not None:  # what was let in there is the server's from now on
-                for plan, _ in apart.running.values():
-                    self.accounts.take_over(plan.hold, plan.at)
-                self.scheduler.take_over(apart.hand_over())
+            expected = self._parts
+            with self._moving.held(HOLD_S):
+                self._hand_over()
+                await self._join()
+                await self._members.gathered(expected)
+                self._hand_over()  # what was let in since: it may have taken longer
+                self._apart = None
+                self._turn("shared")
             self._moving.move()
             log.warning("the shared state is in reach again")
             await self.accounts.adopt()
+
+    def _hand_over(self) -> None:
+        """What was let in apart is the server's from now on."""
+        if self._apart is not None:
+            for plan, _ in self._apart.running.values():
+                self.accounts.take_over(plan.hold, plan.at)
+            self.scheduler.take_over(self._apart.hand_over())
 
     async def _join(self) -> None:
         """On the list of those that live, with counters there and corrections in them.

@@ -198,16 +198,22 @@ class SharedAccounts:
 
     async def adopt(self) -> None:
         """Tell the server of all that is open here: it may have forgotten."""
-        await self.call_all(
-            [
-                (
-                    "reserve",
-                    prefix(hold.tenant),
-                    wire.encode(wire.reserve(hold, at, self._windows, self.replica, adopt=True)),
-                )
-                for hold, at in self._open.values()
-            ]
-        )
+        told = dict(self._open)
+        calls = [
+            (
+                "reserve",
+                prefix(hold.tenant),
+                wire.encode(wire.reserve(hold, at, self._windows, self.replica, adopt=True)),
+            )
+            for hold, at in told.values()
+        ]
+        try:
+            await self.call_all(calls)
+        finally:
+            for request_id, (hold, _) in told.items():
+                if request_id not in self._open:  # it may have been refused: nobody would end it
+                    message = wire.ending(request_id, 0, 0.0, datetime.now(UTC))
+                    self._line.send(("release", prefix(hold.tenant), message))
 
     # --- other gateways --------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.trials.caller import Call
-from tests.trials.product import Product
+from tests.trials.product import Books
 
 
 @dataclass
@@ -51,26 +51,35 @@ def shown(value: Any) -> str:
     return f"{value:.15g}" if isinstance(value, float) else str(value)
 
 
-def counters(truths: Truths, product: Product) -> None:
+def counters(truths: Truths, product: Books) -> None:
     """Slots, reservations, and every counter against the ledger, to the unit."""
     rows = product.rows()
     truths.must("leaked slots", product.open_slots())
     truths.must("units still reserved", product.held())
     times = Counter(row["request_id"] for row in rows)
     truths.must("requests recorded twice", sum(n > 1 for n in times.values()))
-    costs: Counter[str] = Counter()
-    for row in rows:
-        costs[f"tenant:{row['tenant']}/monthly"] += row["cost"]
-    live, stored = product.budgets(), product.windows()
-    off = [abs(live[a]["used"] - cost) for a, cost in costs.items() if a in live]
-    truths.must("live counters off the ledger, units", sum(off))
+    costs, stored = monthly_costs(rows), product.windows()
+    truths.must("live counters off the ledger, units", off_the_ledger(product, rows))
     truths.must(
         "stored counters off the ledger, units", sum(abs(stored[a] - costs[a]) for a in costs)
     )
     truths.must("differences by `usage verify`", product.differences())
 
 
-def answers(truths: Truths, product: Product, calls: list[Call]) -> None:
+def monthly_costs(rows: list[dict[str, Any]]) -> Counter[str]:
+    costs: Counter[str] = Counter()
+    for row in rows:
+        costs[f"tenant:{row['tenant']}/monthly"] += row["cost"]
+    return costs
+
+
+def off_the_ledger(product: Books, rows: list[dict[str, Any]]) -> float:
+    """By how much live counters differ, in units."""
+    live, costs = product.budgets(), monthly_costs(rows)
+    return float(sum(abs(live[a]["used"] - cost) for a, cost in costs.items() if a in live))
+
+
+def answers(truths: Truths, product: Books, calls: list[Call]) -> None:
     """What callers saw and what the engine said, against the ledger."""
     rows = {row["request_id"]: row for row in product.rows()}
     said = product.said()
