@@ -13,7 +13,7 @@ import asyncio
 import gc
 import os
 import socket
-from collections.abc import Awaitable, Callable, Collection, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -30,6 +30,8 @@ from gateway.calls import Calls
 from gateway.estimates import Estimates
 from gateway.policy import scheduler_config, why_drop
 from gateway.state import LocalState, State
+from gateway.steps import keep, measure_lag
+from gateway.telling import Telling
 from gateway.upstream.client import EngineClient
 from gateway.upstream.engines import Engines, Heard
 from gateway.upstream.loads import LoadWatch
@@ -40,7 +42,7 @@ from metering.journal import Journal
 from metering.ledger import LedgerWriter, PolicyBudgets, recover
 from metering.restore import budgets_by_tenant
 from metering.services import write_sample
-from tenants.core.snapshot import BudgetPolicy, EndpointPolicy, PolicySnapshot, PoolPolicy
+from tenants.core.snapshot import EndpointPolicy, PolicySnapshot, PoolPolicy
 from tenants.postgres import PolicyNotices
 from tenants.selectors import current_version, load_snapshot
 
@@ -56,9 +58,6 @@ SAMPLE_S = 1.0
 CUT_S = 3.0
 REMEMBER_S = 30.0
 ALERT_S = 5.0
-LAG_PROBE_S = 0.1
-MOST_SHOWN_IDLE = 200
-MOST_SHOWN_BUDGETS = 100  # of one tenant; its own come first
 DRAIN_MARGIN_S = 2.0  # to answer those that are turned away
 
 
@@ -73,7 +72,6 @@ class Gateway:
         self._learnt: dict[str, tuple[EndpointPolicy, ...]] = {}
         self._remembered = learnt.Dumps()
         self._sender: Sender | None = None
-        self._owned: tuple[PolicySnapshot | None, dict[str, tuple[BudgetPolicy, ...]]] = (None, {})
 
     async def start(self) -> None:
         at = datetime.now(UTC)
@@ -95,15 +93,15 @@ class Gateway:
         self._tasks = [
             asyncio.create_task(self.notices.listen(), name="policy notices"),
             asyncio.create_task(
-                self._keep(self._poll_policy, POLL_S, self._until_news), name="policy poll"
+                keep(self._poll_policy, POLL_S, self._until_news), name="policy poll"
             ),
-            asyncio.create_task(self._keep(self._sample, SAMPLE_S), name="live sample"),
-            asyncio.create_task(self._keep(self._cut, CUT_S), name="ledger check"),
-            asyncio.create_task(self._keep(self._remember, REMEMBER_S), name="learnt"),
-            asyncio.create_task(self._keep(self._alert, ALERT_S), name="budget alerts"),
+            asyncio.create_task(keep(self._sample, SAMPLE_S), name="live sample"),
+            asyncio.create_task(keep(self._cut, CUT_S), name="ledger check"),
+            asyncio.create_task(keep(self._remember, REMEMBER_S), name="learnt"),
+            asyncio.create_task(keep(self._alert, ALERT_S), name="budget alerts"),
             asyncio.create_task(measure_lag(), name="loop lag"),
             *(
-                asyncio.create_task(self._keep(step, every_s), name=name)
+                asyncio.create_task(keep(step, every_s), name=name)
                 for step, every_s, name in self.state.open(self.journal)
             ),
         ]
@@ -139,6 +137,7 @@ class Gateway:
             self.journal,
             settings.FAIRLANE_MAX_BODY_BYTES,
         )
+        self.telling = Telling(self.name, self.calls, self.state, self.engines, self.loads)
 
     def _start_telemetry(self) -> Sender | None:
         """Loaded only where it is on: the SDK takes memory and half a second."""
@@ -274,9 +273,7 @@ class Gateway:
 
     async def _sample(self) -> None:
         at = datetime.now(UTC)
-        live = self.state.live()
-        await self.state.look(self._shown_budgets(live["tenants"]), at)
-        state = self._told(live, at)
+        state = await self.telling.sample(at)
         await self._in_thread(lambda: write_sample(self.name, state, at))
 
     async def _cut(self) -> None:
@@ -317,97 +314,16 @@ class Gateway:
             await self._in_thread(lambda: learnt.save(known, datetime.now(UTC)))
             self._remembered = known
 
-    def live(self, at: datetime) -> dict[str, Any]:
-        """The shape is in docs/architecture.md, "Live state"."""
-        return self._told(self.state.live(), at)
-
-    def _told(self, live: dict[str, Any], at: datetime) -> dict[str, Any]:
-        assert self.calls is not None
-        snapshot = self.calls.snapshot
-        for model, pool in live["pools"].items():
-            policy = snapshot.pools.get(model)
-            if policy is not None:
-                pool["tokenizer"] = self.calls.counter.state(policy)
-            for url, endpoint in pool["endpoints"].items():
-                endpoint |= self._engine_state(model, url, policy)
-        if self.state.tells:
-            self._add_budgets(live["tenants"], at)
-        return {
-            "gateway": self.name,
-            "at": at.isoformat().replace("+00:00", "Z"),
-            "revision": snapshot.revision,
-            "version": snapshot.version,
-            "state": self.state.name,
-            "state_since": self.state.since.isoformat().replace("+00:00", "Z"),
-            "state_fault": self.state.fault,
-            **live,
-        }
-
     def measure(self) -> None:
         """Fill in the gauges of this moment, for who reads the metrics."""
         if self.ready:
-            gauges.show_live(self.live(datetime.now(UTC)), self.snapshot)
+            gauges.show_live(self.telling.live(datetime.now(UTC)), self.snapshot)
             gauges.show_policy(self.snapshot)
             gauges.show_state(self.state.name)
             gauges.show_ledger(self.writer, self.journal)
 
-    def _engine_state(self, model: str, url: str, policy: PoolPolicy | None) -> dict[str, Any]:
-        """What an endpoint's engine told of itself, and what was seen of it."""
-        facts = self.engines.facts.of(model, url)
-        several = len({lane.engine_priority for lane in self.snapshot.lanes}) > 1
-        ignored = policy is not None and self.engines.ignores_priority(policy, url)
-        return {
-            "simulated": facts.simulated,
-            "version": facts.version,
-            "fingerprint": facts.fingerprint,
-            "priority_ignored": several and ignored,
-            **self.loads.live((model, url)),
-        }
-
-    def _add_budgets(self, tenants: dict[str, Any], at: datetime) -> None:
-        shown = self._shown_budgets(tenants)
-        for name, budgets in self.state.budgets(shown, at).items():
-            tenants.setdefault(name, {"running": 0, "queued": 0})["budgets"] = budgets
-
-    def _shown_budgets(self, active: Collection[str]) -> dict[str, tuple[BudgetPolicy, ...]]:
-        """Of every tenant while they are few; of many, those that have requests now."""
-        known = self.snapshot.tenants
-        names = {*active, *known} if len(known) <= MOST_SHOWN_IDLE else {*active}
-        owned = self._owned_budgets()
-        return {name: owned.get(name, ()) for name in sorted(names)}
-
-    def _owned_budgets(self) -> dict[str, tuple[BudgetPolicy, ...]]:
-        """Of each tenant, its applications and its keys; gathered once for each policy."""
-        of, found = self._owned
-        if of is not self.snapshot:
-            of = self.snapshot
-            found = {
-                tenant: tuple(budgets.values())[:MOST_SHOWN_BUDGETS]
-                for tenant, budgets in budgets_by_tenant(of).items()
-            }
-            self._owned = of, found
-        return found
-
     async def _until_news(self, every_s: float) -> None:
         await self.notices.wait(POLL_WHILE_TOLD_S if self.notices.connected else every_s)
-
-    async def _keep(
-        self,
-        step: Callable[[], Any],
-        every_s: float,
-        wait: Callable[[float], Awaitable[None]] = asyncio.sleep,
-    ) -> None:
-        """Run a step again and again; one that fails is logged once until it works again."""
-        failing = False
-        while True:
-            try:
-                await step()
-                failing = False
-            except Exception as error:
-                if not failing:
-                    log.error("background step failed", step=step.__name__, error=repr(error))
-                failing = True
-            await wait(every_s)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
         """Database work, on the one thread that holds the gateway's connection."""
@@ -418,11 +334,3 @@ class Gateway:
             return work()
 
         return await asyncio.get_running_loop().run_in_executor(self._database, run)
-
-
-async def measure_lag() -> None:
-    loop = asyncio.get_running_loop()
-    while True:
-        due = loop.time() + LAG_PROBE_S
-        await asyncio.sleep(LAG_PROBE_S)
-        metrics.loop_lag_seconds.observe(max(0.0, loop.time() - due))
