@@ -14,6 +14,7 @@ from tenants.core.periods import days_of
 from tenants.core.snapshot import BudgetPolicy
 
 SOON_S = 1.0  # least wait; and the wait where only the end of a running request helps
+LONGEST_S = 366 * 86_400.0  # that a number of seconds is of use to a caller
 NEVER_S = 86_400.0  # a limit of zero, a bucket without refill: come back when policy may differ
 
 
@@ -53,14 +54,14 @@ def tokens(
 
 
 def burst(policy: BudgetPolicy, bucket: BurstBucket, cost: float, rates: RateState) -> Refused:
-    wait_s = _bounded(bucket.wait_s(policy, cost))
+    wait_s = min(_bounded(bucket.wait_s(policy, cost)), LONGEST_S) if policy.cost > 0 else NEVER_S
     return Refused(
         limit=policy.account,
         code="rate_limit_exceeded",
         message=(
-            f"The burst budget {policy.account} holds {_units(policy.cost)} units; "
+            f"The burst budget {policy.account} holds {_set(policy.cost)} units; "
             f"{_units(policy.cost - bucket.used)} are left and this request needs {_units(cost)}. "
-            f"It refills by {_units(policy.refill_per_second)} a second. "
+            f"It refills by {_set(policy.refill_per_second)} a second. "
             f"Come back in {ceil(wait_s)} s."
         ),
         retry_after_s=wait_s,
@@ -152,3 +153,8 @@ def _bounded(wait_s: float) -> float:
 
 def _units(amount: float) -> str:
     return f"{round(amount, 2):.15g}"
+
+
+def _set(amount: float) -> str:
+    """As policy sets it: what refills by 0.001 a second does not refill by 0."""
+    return f"{amount:.3g}" if amount < 0.01 else _units(amount)

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metering.core import refusals
 from metering.core.budgets import MOST_LOWS, BurstBucket
+from metering.core.hold import RateState
 from tests.unit.metering.policies import burst
 
 POLICY = burst(100, refill=10)
@@ -121,3 +123,22 @@ def test_a_clock_that_steps_back_refills_nothing():
     assert bucket.used == 80
     bucket.drain(10, 101.0)
     assert bucket.used == 70
+
+
+@pytest.mark.parametrize(
+    ("cost", "refill", "wait_s", "said"),
+    [
+        (100, 1e-12, refusals.LONGEST_S, "It refills by 1e-12 a second."),
+        (1e-300, 1e-300, refusals.LONGEST_S, "holds 1e-300 units"),
+        (100, 0.001, 50 / 0.001, "It refills by 0.001 a second. Come back in 50000 s."),
+        (0, 1, refusals.NEVER_S, "holds 0 units"),
+    ],
+)
+def test_how_long_to_wait_is_a_time_that_a_caller_can_use(cost, refill, wait_s, said):
+    """A bucket that takes longer than a calendar has days, and one that lets nothing in ever."""
+    policy, bucket = burst(cost, refill=refill), BurstBucket(0.0)
+    bucket.take(max(cost, 50.0))
+    refused = refusals.burst(policy, bucket, 50.0, RateState())
+    assert refused.retry_after_s == wait_s
+    assert said in refused.message
+    assert len(refused.message) < 300
