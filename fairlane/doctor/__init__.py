@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fairlane.doctor import here, running, stores
+from fairlane.doctor import here, running, state, stores
 from fairlane.doctor.finding import Finding, fail
 
 # In the order in which one would look: where a store is away, the rest says nothing.
@@ -19,6 +19,7 @@ EXAMINED: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
     ("redis", stores.redis_server),
     ("policy", running.policy),
     ("gateways", running.gateways),
+    ("state", state.state),
     ("engines", running.engines),
     ("worker", running.worker),
     ("ledger", running.ledger),

@@ -10,7 +10,6 @@ from django.db.models import Max, Min
 
 from fairlane.doctor.finding import Finding, fail, ok, warn
 from metering.alerts.rules import rules
-from metering.core.alert_conditions import WORKS
 from metering.models import AlertDelivery, GatewayCheck, GatewaySample, LiveMinute, TouchedMinute
 from metering.selectors import latest_samples, open_alerts
 from tenants.core.snapshot import TenantPolicy
@@ -69,16 +68,17 @@ def gateways() -> Iterator[Finding]:
         if sample["revision"] < current:
             found = f"{name} works by revision {sample['revision']}; {current} is in force"
             yield fail("gateways", found, "Look at its log: it cannot load the policy.")
-        if sample["state"] not in WORKS:
-            found = f"{name}: the shared state is out of reach ({sample['state']})"
-            yield fail("gateways", found, "Look at Redis, and at the way to it.")
         yield from _clock(name, sample["at"])
 
 
 def _heard(sample: dict[str, Any]) -> str:
     """Its name, and how long it has been silent: one that was stopped just now is still told."""
     silent = (datetime.now(UTC) - datetime.fromisoformat(sample["at"])).total_seconds()
-    return sample["gateway"] + (f" (silent for {silent:.0f} s)" if silent > SILENT_S else "")
+    return (
+        f"{sample['gateway']} (silent for {silent:.0f} s)"
+        if silent > SILENT_S
+        else str(sample["gateway"])
+    )
 
 
 def _clock(name: str, told: str) -> Iterator[Finding]:
@@ -94,24 +94,45 @@ def engines() -> Iterator[Finding]:
         for pool, told in sample["pools"].items():
             for url, end in told["endpoints"].items():
                 seen.setdefault((pool, url), []).append(end)
-    bad = False
-    for (pool, url), ends in sorted(seen.items()):
-        for finding in _endpoint(f"{url} of {pool}", ends):
-            bad = True
-            yield finding
-    yield from _mixed(seen)
-    if seen and not bad:
+    found = [
+        *(f for place, ends in sorted(seen.items()) for f in _endpoint(place, ends)),
+        *_untold(set(seen)),
+        *_mixed(seen),
+    ]
+    yield from found
+    if seen and not found:
         yield ok("engines", f"{len(seen)} endpoints answer")
 
 
-def _endpoint(name: str, ends: list[dict[str, Any]]) -> Iterator[Finding]:
+def _drained() -> set[tuple[str, str]]:
+    pools = load_snapshot().pools.values()
+    return {(pool.model, end.url) for pool in pools for end in pool.endpoints if end.drain}
+
+
+def _untold(seen: set[tuple[str, str]]) -> Iterator[Finding]:
+    """Endpoints of the policy that no gateway tells of: none runs, or the shared state is lost."""
+    pools = load_snapshot().pools.values()
+    missing = sorted({(pool.model, end.url) for pool in pools for end in pool.endpoints} - seen)
+    if missing:
+        names = _names([f"{url} of {pool}" for pool, url in missing])
+        yield warn("engines", f"no gateway tells of {names}", "See gateways and state above.")
+
+
+def _endpoint(place: tuple[str, str], ends: list[dict[str, Any]]) -> Iterator[Finding]:
     """`ends`: as each gateway sees it."""
+    name = f"{place[1]} of {place[0]}"
     away = sum(not end["available"] for end in ends)
-    if away:
+    if away and place not in _drained():
         yield fail(
             "engines",
             f"{name} takes nothing, as {away} of {len(ends)} gateways see it",
-            "Look at the engine and the way to it, unless it is draining.",
+            "Look at the engine and the way to it.",
+        )
+    if any(end["available"] and end.get("auto") and not end.get("engine") for end in ends):
+        yield warn(
+            "engines",
+            f"{name} tells no load: `capacity: auto` stays where it began",
+            "Let it serve /metrics (docs/engines.md), or set its limits.",
         )
     if any(end.get("priority_ignored") for end in ends):
         yield warn(

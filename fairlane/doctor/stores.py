@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
 import redis
 from django.conf import settings
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from fairlane.doctor.finding import Finding, fail, ok, warn
+from scheduling.shared.records import LAYOUT
+from scheduling.shared.wire import Keys
 
 REDIS_LEAST = 7  # functions
+FULL = 0.9
 APART_S = 1.0
 HISTORY = ("tenants_auditentry", "tenants_policyrevision")
 
@@ -68,6 +73,8 @@ def redis_server() -> Iterator[Finding]:
     else:
         yield ok("redis", f"version {version}, {told['used_memory_human']} in use")
     yield from _keeps(client, told)
+    yield from _takes(told)
+    yield from _records(client)
     seconds, micros = client.time()
     yield from _clock("redis", seconds + micros / 1e6)
 
@@ -86,6 +93,37 @@ def _keeps(client: Any, told: dict[str, Any]) -> Iterator[Finding]:
             "appendonly is off: its restart loses tasks, and counters come from the ledger anew",
             "Set appendonly to yes.",
         )
+
+
+def _takes(told: dict[str, Any]) -> Iterator[Finding]:
+    if told.get("role", "master") != "master":
+        yield fail(
+            "redis",
+            "it is a replica of another and takes no writes",
+            "Name the primary in REDIS_URL.",
+        )
+    most = told.get("maxmemory") or 0
+    if most and told["used_memory"] > FULL * most:
+        found = f"{told['used_memory_human']} of {told['maxmemory_human']} are in use"
+        yield warn("redis", found, "Raise maxmemory: a full server lets no call in.")
+
+
+def _records(client: Any) -> Iterator[Finding]:
+    """The scheduler's, of another release with another layout."""
+    raw = client.get(f"{Keys().prefix}pools")
+    for pool in msgspec.msgpack.decode(raw) if raw else []:
+        key = Keys().of(pool)[0]
+        record = client.get(key)
+        if record and not record.startswith(LAYOUT.encode()):
+            now = time.time()
+            alive = client.zrangebyscore(f"{key.removesuffix('pool')}replicas", now, "+inf")
+            names = ", ".join(sorted(one.decode() for one in alive)) or "nobody that lives"
+            yield fail(
+                "redis",
+                f"its records are another release's (in use by {names}): this release cannot join",
+                "Stop the gateways of that release; those of this one then join by themselves.",
+            )
+            return
 
 
 def _clock(subject: str, theirs: float) -> Iterator[Finding]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
+import valkey
 from django.core.management import call_command
 from django.db import connection
 
@@ -16,7 +18,10 @@ from fairlane.doctor import running
 from metering.alerts import note
 from metering.models import AlertDelivery, AlertDestination, GatewayCheck, LiveMinute
 from metering.services import write_sample
+from scheduling import kept as kept_counters
+from scheduling.shared.keeping import Kept
 from tests import builders
+from tests.redis_server import redis_server
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 
@@ -44,6 +49,7 @@ def sample(began: timedelta = timedelta(hours=1), **changes: Any) -> None:
     for pool in state["pools"].values():
         for end in pool["endpoints"].values():
             end.update(available=True, simulated=False, priority_ignored=False)
+            end.setdefault("engine", {"running": 0.0})
     write_sample(state["gateway"], state, now - began)
     write_sample(state["gateway"], state, now)
 
@@ -81,7 +87,16 @@ def behind() -> None:
 
 
 def without_state() -> None:
-    sample(state="fail-open")
+    sample(state="lost", state_since="2026-11-29T03:10:00Z", state_fault="no way there")
+
+
+def apart() -> None:
+    sample(state="apart")
+
+
+def two_alone() -> None:
+    sample()
+    sample(gateway="host-b:1")
 
 
 def ahead() -> None:
@@ -89,7 +104,9 @@ def ahead() -> None:
 
 
 def endpoint_down() -> None:
+    """One that policy drains is away too, which is no trouble."""
     state = builders.live_state(datetime.now(UTC))
+    state["pools"]["demo-chat"]["endpoints"]["http://127.0.0.1:9101/v1"]["available"] = False
     write_sample("host-a:4711", state, datetime.now(UTC))
 
 
@@ -120,9 +137,11 @@ def nothing() -> None:
     [
         (nothing, "gateways", "none has told of itself so far", "manage.py serve"),
         (behind, "gateways", "works by revision 0; 1 is in force", "log"),
-        (without_state, "gateways", "out of reach (fail-open)", "Redis"),
+        (without_state, "state", "is lost since 2026-11-29 03:10:00 UTC: no way there", "Redis"),
+        (apart, "state", "host-a:4711 is apart", "Redis"),
+        (two_alone, "state", "2 gateways, each with counters of its own", "REDIS_URL"),
         (ahead, "gateways", "s ahead of this machine's", "NTP"),
-        (endpoint_down, "engines", "http://127.0.0.1:9103/v1 of org/code-7b takes nothing", "way"),
+        (endpoint_down, "engines", "http://127.0.0.1:9101/v1 of demo-chat takes nothing", "way"),
         (worker_gone, "worker", "worker or beat is not at work", "--role console"),
         (counters_differ, "ledger", "host-a:4711: tenant:acme/hourly", "usage verify"),
         (message_undelivered, "alerts", "1 messages could not be delivered", "Destinations"),
@@ -177,6 +196,94 @@ def test_a_check_that_breaks_is_a_line_and_the_others_go_on(
     assert "ConnectionError" in found["redis"][0]["found"]
     assert "alerts" in found
     assert status == 1
+
+
+def test_endpoints_that_nobody_tells_of_and_loads_that_none_tells_are_warned_of(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    state = builders.live_state(datetime.now(UTC))
+    [end, *_] = state["pools"]["demo-chat"]["endpoints"].values()
+    end |= {"available": True, "auto": True, "engine": None}
+    del state["pools"]["org/code-7b"]
+    write_sample("host-a:4711", state, datetime.now(UTC))
+    found, _ = doctor(capsys)
+    said = {line["found"]: line["state"] for line in found["engines"]}
+    assert said["no gateway tells of http://127.0.0.1:9103/v1 of org/code-7b"] == "warn"
+    [auto] = [words for words in said if "`capacity: auto` stays where it began" in words]
+    assert (said[auto], "demo-chat" in auto) == ("warn", True)
+
+
+@pytest.fixture
+def redis(settings: Any) -> Iterator[valkey.Valkey]:
+    with redis_server() as server, server.client() as client:
+        settings.REDIS_URL = server.url
+        yield client
+
+
+def of(found: Findings, subject: str, state: str) -> list[str]:
+    return [line["found"] for line in found[subject] if line["state"] == state]
+
+
+def test_of_a_whole_state_it_says_what_is_done_when_it_is_lost(
+    redis: valkey.Valkey, settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.FAIRLANE_STATE_LOSS = "fail-open"
+    sample(state="shared")
+    kept_counters.save("demo-chat", Kept([], {}), datetime.now(UTC))
+    found, _ = doctor(capsys)
+    [line] = found["state"]
+    assert line["state"] == "ok"
+    assert "whole, as 1 gateways see it" in line["found"]
+    assert "FAIRLANE_STATE_LOSS=fail-open" in line["found"]
+    assert of(found, "redis", "fail") == []
+
+
+def test_counters_that_nobody_keeps_are_warned_of(
+    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample(state="shared")
+    found, _ = doctor(capsys)
+    [warned] = of(found, "state", "warn")
+    assert "were never kept" in warned
+
+
+def test_a_gateway_without_the_redis_of_the_others_is_a_failure(
+    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample(state="local")
+    found, _ = doctor(capsys)
+    [failed] = of(found, "state", "fail")
+    assert "runs without REDIS_URL" in failed
+
+
+def test_records_of_another_release_in_redis_are_a_failure_that_names_who_uses_them(
+    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redis.set("fl:pools", msgspec.msgpack.encode(["demo-chat"]))
+    redis.set("fl:{demo-chat}:pool", b"\0" * 64)
+    redis.zadd("fl:{demo-chat}:replicas", {"old:1-abc.0": datetime.now(UTC).timestamp() + 3600})
+    found, _ = doctor(capsys)
+    [line] = [line for line in found["redis"] if line["state"] == "fail"]
+    assert "in use by old:1-abc.0" in line["found"]
+    assert "Stop the gateways of that release" in line["do"]
+
+
+def test_a_redis_that_is_nearly_full_or_may_forget_is_told(
+    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redis.config_set("maxmemory-policy", "allkeys-lru")
+    redis.config_set("maxmemory", "100kb")
+    found, _ = doctor(capsys)
+    assert "allkeys-lru" in of(found, "redis", "fail")[0]
+    assert any("are in use" in words for words in of(found, "redis", "warn"))
+
+
+def test_a_redis_that_is_a_replica_is_a_failure(
+    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    redis.replicaof("127.0.0.1", 1)
+    found, _ = doctor(capsys)
+    assert "it is a replica of another and takes no writes" in of(found, "redis", "fail")
 
 
 def test_an_open_critical_alert_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
