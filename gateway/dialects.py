@@ -81,7 +81,18 @@ class Dialect:
 # Where an engine fetches a prompt's cached state from is its router's to say: a caller that names
 # host and blocks would have it connect there, and read what is another tenant's.
 VLLM_TRANSFERS = frozenset({"kv_transfer_params", "ec_transfer_params"})
-SGLANG_TRANSFERS = frozenset({"bootstrap_host", "bootstrap_port", "bootstrap_room"})
+SGLANG_TRANSFERS = frozenset(
+    {"bootstrap_host", "bootstrap_port", "bootstrap_room", "disagg_prefill_dp_rank"}
+)
+# SGLang's own (entrypoints/openai/protocol.py): the name of a running request, which two tenants'
+# must never share; sessions, which hold what others said; another adapter than the model's; tokens
+# in the place of the messages that policy measured; code to run; the worker to run on.
+SGLANG_OWN = frozenset(
+    {
+        *("rid", "session_id", "session_params", "lora_path", "input_ids"),
+        *("custom_logit_processor", "routed_dp_rank", "data_parallel_rank"),
+    }
+)
 
 # The order is told by vLLM only with VLLM_SERVER_DEV_MODE=1; elsewhere it is a 404.
 VLLM_ABOUT = About(("/version", "version"), "/server_info?config_format=json")
@@ -107,14 +118,13 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             metrics=VLLM_METRICS,
             about=VLLM_ABOUT,
         ),
-        # `rid` is the engine's own name for a running request; two tenants' must never meet.
         "sglang": Dialect(
             "sglang",
             priority="body",
             priority_sign=-1,
             cache_salt=True,
             running_usage=True,
-            dropped=SGLANG_TRANSFERS | {"rid"},
+            dropped=SGLANG_TRANSFERS | SGLANG_OWN,
             metrics=SGLANG_METRICS,
             about=SGLANG_ABOUT,
         ),
@@ -137,7 +147,7 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             flow_headers=True,
             cache_salt=True,
             running_usage=True,
-            dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS,
+            dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS | SGLANG_OWN,
         ),
         "openai": Dialect("openai"),
     }

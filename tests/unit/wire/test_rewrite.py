@@ -114,15 +114,29 @@ def test_an_output_limit_is_put_in_only_where_the_caller_gave_none() -> None:
     assert (bound["max_completion_tokens"], bound.get("max_tokens")) == (7, None)
 
 
+# What a caller could name of another tenant's, or of what policy has measured and allowed.
+OF_SGLANG = {
+    "bootstrap_host": "169.254.1.1",
+    "custom_logit_processor": "gASVCAAAAAAAAACMBHVzZXKULg==",
+    "data_parallel_rank": 0,
+    "input_ids": [1] * 100_000,
+    "lora_path": "another's",
+    "rid": "another's",
+    "routed_dp_rank": 0,
+    "session_id": "another's",
+    "session_params": {"id": "another's"},
+}
+
+
 def test_fields_that_would_get_round_policy_are_dropped_where_they_could() -> None:
     """Each is in llama.cpp's own list of parameters (b11434, tools/server/server-schema.cpp)."""
     for name in ("n_predict", "n_cmpl", "id_slot"):
         assert name not in send(chat(max_tokens=5, **{name: 9999}), "llamacpp")[0]
-    assert "rid" not in send(chat(rid="another's"), "sglang")[0]
     for kind in ("vllm", "vllm-body", "llm-d"):
         assert "kv_transfer_params" not in send(chat(kv_transfer_params={"port": 1}), kind)[0]
     for kind in ("sglang", "llm-d"):
-        assert "bootstrap_host" not in send(chat(bootstrap_host="169.254.1.1"), kind)[0]
+        for name, value in OF_SGLANG.items():
+            assert name not in send(chat(**{name: value}), kind)[0]
     assert send(chat(n_predict=9999))[0]["n_predict"] == 9999
 
 
