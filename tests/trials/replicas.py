@@ -341,10 +341,10 @@ def judged(running: Replicas, sent: list[Sent], times: Times, fault: Fault, mode
     found = unlike(running, sent)
     truths.must("answers without a record", found["lost"])
     truths.must("answers recorded with another usage", found["otherwise"])
-    cells["lost, twice, otherwise"] = f"{found['lost']}, {found['twice']}, {found['otherwise']}"
+    cells["lost, twice, with another usage"] = ", ".join(str(n) for n in found.values())
     truths.must("reservations open", running.open_reservations())
     counters(truths, running)
-    cells["open after"] = f"{running.open_slots()}, {running.open_reservations()}"
+    cells["slots, reservations left"] = f"{running.open_slots()}, {running.open_reservations()}"
     whole = fault.whole(running, sent, times.began, times.undone)
     truths.at_least("whole again", whole or 0.0, times.began)
     _engine(truths, cells, running, times)
@@ -361,12 +361,12 @@ def _engine(truths: Truths, cells: dict[str, str], running: Replicas, times: Tim
     before, after = peak(runs, 0, away[0]), peak(runs, away[1], times.ended + 60)
     most = max(before[0], after[0])
     truths.at_most("at an endpoint at once, state whole", most, MAX_RUNNING)
-    cells["at once, whole"] = f"{most} of {MAX_RUNNING}"
+    cells["at an endpoint at once"] = f"{most} of {MAX_RUNNING}"
     if lost:
         (most, at), bound = peak(runs, *away), apart_bound(running, runs, lost)
         bound = max(bound, MAX_RUNNING)
         truths.at_most("at an endpoint at once, apart", most, bound)
-        cells["at once, apart"] = f"{most} of {bound}"
+        cells["the same, Redis away"] = f"{most} of {bound}"
         told = [f"{at - times.began:.2f}" for at in (*lost, *back)]
         truths.note(f"lost, back at {' '.join(told)} s; most at once", f"{at - times.began:.2f} s")
 
@@ -383,7 +383,7 @@ def _budgets(
         truths.at_most(f"{name}: units past its budget", over, room)
         told.append((over, room))
     worst = max(told)
-    cells["past a budget, units"] = f"{worst[0]:g} of {worst[1]:g}"
+    cells["units past a budget"] = f"{worst[0]:g} of {worst[1]:g}"
 
 
 def _recovery(cells: dict[str, str], sent: list[Sent], times: Times, whole: float | None) -> None:
@@ -396,7 +396,7 @@ def _recovery(cells: dict[str, str], sent: list[Sent], times: Times, whole: floa
     cells["longest silence, s"] = f"{silent:.2f}"
     reference = "after it began" if whole and whole < times.undone else "after its end"
     since = times.began if whole and whole < times.undone else times.undone
-    cells["whole, s"] = f"{whole - since:.1f} {reference}" if whole else "never"
+    cells["whole again, s"] = f"{whole - since:.1f} {reference}" if whole else "never"
     refused = Counter(s.end for s in free if s.ended >= times.began and not s.served)
     cells["not answered"] = ", ".join(f"{n} {end}" for end, n in refused.most_common()) or "none"
 
