@@ -20,7 +20,9 @@ from gateway.errors import ApiError, invalid
 PREFIX_BYTES = 2048
 MAX_PROMPTS = 2048  # in one call
 MAX_MESSAGES = 20_000
-_SCHEMAS = ("tools", "functions", "documents")  # what chat templates render
+# What chat templates render, beside the messages and in one of them.
+_SCHEMAS = ("tools", "functions", "documents", "chat_template_kwargs")
+_IN_MESSAGE = ("tool_calls", "function_call", "tools")
 
 
 @dataclass(slots=True)
@@ -167,7 +169,7 @@ def _extras(message: dict[str, Any]) -> int:
     for name, value in message.items():
         if isinstance(value, str) and name not in ("role", "content"):
             size += size_of(value)
-        elif name in ("tool_calls", "function_call") and value:
+        elif name in _IN_MESSAGE and value:
             size += encoded_size(value)
     return size
 
@@ -177,7 +179,7 @@ def _extra_texts(message: dict[str, Any]) -> list[str]:
         value if isinstance(value, str) else msgspec.json.encode(value).decode()
         for name, value in message.items()
         if name not in ("role", "content")
-        if isinstance(value, str) or (name in ("tool_calls", "function_call") and value)
+        if isinstance(value, str) or (name in _IN_MESSAGE and value)
     ]
 
 

@@ -175,6 +175,16 @@ def test_all_that_a_template_renders_counts() -> None:
     assert chat(messages=named).prompt_bytes == chat().prompt_bytes + 3
 
 
+def test_text_that_a_caller_hides_from_messages_counts() -> None:
+    """gpt-oss's template renders `model_identity`; SGLang's chats take tools in a message."""
+    long = "x" * 5000
+    kwargs = {"model_identity": long}
+    assert chat(chat_template_kwargs=kwargs).prompt_bytes > chat().prompt_bytes + 5000
+    tools = [{"type": "function", "function": {"name": "f", "description": long}}]
+    hidden = [{"role": "user", "content": "Hello", "tools": tools}]
+    assert chat(messages=hidden).prompt_bytes > chat().prompt_bytes + 5000
+
+
 def test_text_is_counted_in_utf8_bytes_however_it_was_escaped() -> None:
     plain = json.dumps(
         {"model": "m", "messages": [{"role": "user", "content": "漢字"}]}, ensure_ascii=False
