@@ -56,6 +56,11 @@
       // A legend of several rows is first placed as if it were one, over the chart.
       if (layout.showlegend) drawn.then(() => window.Plotly.react(place, data, layout, config));
     }
+    offer();
+  };
+
+  // A chart that is drawn can be saved.
+  const offer = () => {
     for (const button of document.querySelectorAll("[data-png]")) {
       button.hidden = !document.getElementById(button.dataset.png)?.data;
     }
@@ -78,6 +83,8 @@
   for (const failed of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
     document.body.addEventListener(failed, (event) => { if (stale && isRefresh(event)) stale.hidden = false; });
   }
+  // At once, so that the keyboard finds a button where it was (live.js).
+  document.body.addEventListener("htmx:afterSwap", (event) => { if (isRefresh(event)) offer(); });
   document.body.addEventListener("htmx:afterSettle", (event) => {
     if (!isRefresh(event)) return;
     if (stale) stale.hidden = true;

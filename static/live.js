@@ -16,7 +16,10 @@
   document.body.addEventListener("htmx:afterSwap", (event) => {
     if (stood === null || document.activeElement !== document.body) return;
     const again = Array.from(event.detail.target.querySelectorAll("a[href], button, [tabindex]")).find((each) => named(each) === stood);
-    if (again) { again.hidden = false; again.focus({ preventScroll: true }); }
+    if (again) {
+      again.hidden = false;
+      again.focus({ preventScroll: true });
+    }
   });
 
   // Whoever was logged out meanwhile gets the login page, not a piece of it inside this one.

@@ -191,7 +191,7 @@ def test_range_and_exports_are_used_by_keyboard_and_a_refresh_leaves_the_keyboar
 ) -> None:
     def tab_to(label: str) -> None:
         here, passed = "document.activeElement", list[str]()
-        for _ in range(80):
+        for _ in range(200):
             page.keyboard.press("Tab")
             said = f"{here}.getAttribute('aria-label') || {here}.textContent.trim()"
             passed.append(str(page.evaluate(said))[:40])
