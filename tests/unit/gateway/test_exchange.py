@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import ApiError, Outcome
-from gateway.exchange import Exchange, HungUp, Message
+from gateway.exchange import LOST, Exchange, HungUp, Message
 
 
 class Line:
@@ -75,6 +75,48 @@ async def test_a_hang_up_cancels_the_task_that_serves_and_says_so() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert line.exchange.gone
+
+
+def told_by_its_connection() -> tuple[Exchange, asyncio.Future[None]]:
+    lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    line = Line()
+    scope = {"headers": [], "extensions": {LOST: {"future": lost}}}
+    return Exchange(scope, line.incoming.get, line.send), lost
+
+
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_lost_connection_cancels_the_task_whether_lost_before_or_after(
+    before: bool,
+) -> None:
+    exchange, lost = told_by_its_connection()
+    if before:
+        lost.set_result(None)
+
+    async def serve() -> None:
+        exchange.watch()
+        await asyncio.Event().wait()
+
+    task = asyncio.create_task(serve())
+    await asyncio.sleep(0)
+    if not before:
+        lost.set_result(None)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (exchange.gone, exchange.left) == (True, "cancelled")
+
+
+async def test_a_connection_lost_once_all_is_sent_is_no_hang_up() -> None:
+    exchange, lost = told_by_its_connection()
+
+    async def serve() -> str:
+        exchange.watch()
+        lost.set_result(None)  # its callbacks wait for the loop's next turn
+        await exchange.respond(200, [], b"done")
+        await asyncio.sleep(0)
+        return "served"
+
+    assert await asyncio.create_task(serve()) == "served"
+    assert not exchange.gone
 
 
 async def test_more_of_a_body_is_no_hang_up() -> None:
