@@ -99,9 +99,9 @@ def install_llamacpp() -> None:
 
 
 def build(cmake: str, source: Path, folder: Path) -> None:
-    """Only the server, and on one core: whatever else the machine does goes first."""
+    """Only the server, and on one core: the other is for whatever else the machine does."""
     run(cmake, "-S", str(source), "-B", str(folder), *CMAKE_OPTIONS)
-    run("nice", "-n", "19", cmake, "--build", str(folder), "--target", "llama-server", "-j1")
+    run(cmake, "--build", str(folder), "--target", "llama-server", "-j1")
     shutil.copy(folder / "bin" / "llama-server", LLAMA_SERVER)
 
 

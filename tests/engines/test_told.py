@@ -77,7 +77,7 @@ def test_the_console_knows_version_and_load(served: Rig, engine: RealEngine) -> 
     assert now["version"]
     assert not now["simulated"]
     assert now["fingerprint"]
-    assert (now["engine"]["memory"] is not None) is (engine.kind == "vllm")
+    assert ("memory" in now["engine"]) is (engine.kind == "vllm")
     for call in calls:
         call.hang_up()
     engine.idle()
