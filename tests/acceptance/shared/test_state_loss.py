@@ -83,7 +83,8 @@ def redis() -> Iterator[RedisServer]:
 
 def test_a_gateway_starts_before_its_redis_and_joins_it(tmp_path: Path, redis: RedisServer) -> None:
     with engine(tmp_path, "few", "--profile", "fast", model="chat") as url:
-        stack = Early(tmp_path, [url], redis_url=redis.url)
+        closed = {"FAIRLANE_STATE_LOSS": "fail-closed"}
+        stack = Early(tmp_path, [url], redis_url=redis.url, settings=closed)
         stack.manage("migrate", "--verbosity", "0")
         stack.apply(two_pools(url, {"alice": {}}))
         key = stack.key("alice")
