@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
+from metering.shared.library import STATE
 from tests.acceptance.shared.deployment import Deployment
 from tests.acceptance.stack import PATIENCE_S, Stack, until
 
@@ -37,6 +38,18 @@ def all_are(pair: Deployment, name: str) -> None:
     until(lambda: {state(gateway) for gateway in pair.gateways} == {name}, f"each is {name}")
 
 
+def all_know_of_all(pair: Deployment) -> None:
+    """Its part goes by how many a gateway saw at its last heartbeat: one since all were there."""
+    with pair.redis.client() as client:
+
+        def beats() -> list[float]:
+            return [at for _, at in client.zrange(f"{STATE}alive", 0, -1, withscores=True)]
+
+        until(lambda: len(beats()) >= len(pair.gateways), "all are on the list")
+        last = max(beats())
+        until(lambda: sum(at > last for at in beats()) >= len(pair.gateways), "all have beaten")
+
+
 def test_each_serves_with_its_part_and_what_it_let_in_counts_for_all_afterwards(
     pair: Deployment,
 ) -> None:
@@ -45,6 +58,7 @@ def test_each_serves_with_its_part_and_what_it_let_in_counts_for_all_afterwards(
     until(lambda: pair.engine.load() == 2, "two run")
     waiting = [caller.start() for caller in pair.callers("light", "few")]
     until(lambda: pair.open_reservations("light") == 2, "two wait")
+    all_know_of_all(pair)
     pair.redis.kill()
     all_are(pair, "apart")
     assert pair.engine.load() == 2
