@@ -82,7 +82,7 @@ def demo(url: str) -> Iterator[None]:
     try:
         yield
     finally:
-        sending.send_signal(signal.SIGINT)
+        sending.terminate()  # SIGINT is ignored in what a script has started behind itself
         sending.wait(120)
 
 
