@@ -4,13 +4,14 @@ judgement. A new page is covered by being there."""
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, TimeoutError, expect
 
 from metering import alerts
 from metering.alerts import services as services_of_alerts
@@ -117,6 +118,8 @@ def picture(page: Page, path: Path) -> None:
 
 
 def faults(page: Page, size: str) -> Iterator[str]:
+    with suppress(TimeoutError):  # charts take their new width one after another
+        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
     overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
     if overflow > 0:
         yield f"{overflow} px wider than the window"
