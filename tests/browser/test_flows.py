@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from tenants import selectors, services
 from tenants.core.diff import named
 from tests import builders
+from tests.acceptance.stack import until
 from tests.browser.conftest import ARTEFACTS
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -159,7 +160,7 @@ def test_the_overview_refreshes_itself_and_keeps_its_charts(
     page.wait_for_selector("#chart-tokens .main-svg")
     page.locator("#chart-tokens").evaluate("node => { node.dataset.kept = 'yes' }")
     before = page.get_by_text("last 1 h, to").inner_text()
-    page.wait_for_function("text => !document.body.innerText.includes(text)", arg=before)
+    expect(page.locator("body")).not_to_contain_text(before)
     assert page.locator("#chart-tokens").get_attribute("data-kept") == "yes"
     assert page.locator("#chart-tokens .main-svg").count() > 0
 
@@ -243,10 +244,10 @@ def test_what_a_link_leads_to_is_not_under_the_bar(
     page.get_by_label("Request id").fill("none-of-these")
     page.get_by_role("button", name="Find").click()
     expect(page.get_by_text("No request of acme has the id")).to_be_visible()
-    top = "node => document.querySelector(node).getBoundingClientRect()"
-    page.wait_for_function(f"({top})('#request').top < 300 && scrollY > 0")
-    bar = page.evaluate(f"({top})('.top').bottom")
-    page.wait_for_function(f"({top})('#request').top >= {bar}")
+    top = "document.querySelector('#request').getBoundingClientRect().top"
+    bar = "document.querySelector('.top').getBoundingClientRect().bottom"
+    seen = f"scrollY > 0 && {top} < 300 && {top} >= {bar}"
+    until(lambda: page.evaluate(seen), "what was asked for stands below the bar")
 
 
 def test_on_a_phone_the_menu_opens_by_button_and_closes_by_escape(

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, TimeoutError, expect
+from playwright.sync_api import Browser, Page, expect
 
 from metering import alerts
 from metering.alerts import services as services_of_alerts
@@ -20,6 +20,7 @@ from metering.dashboards.boards import KINDS
 from metering.models import Alert, AlertDelivery, AlertDestination
 from tenants import services
 from tests import builders
+from tests.acceptance.stack import until
 from tests.browser.conftest import ARTEFACTS
 from tests.integration.console.routes import PLACEHOLDER, every
 
@@ -118,16 +119,19 @@ def picture(page: Page, path: Path) -> None:
 
 
 def faults(page: Page, size: str) -> Iterator[str]:
-    with suppress(TimeoutError):  # charts take their new width one after another
-        page.wait_for_function("document.documentElement.scrollWidth <= innerWidth")
-    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
-    if overflow > 0:
-        yield f"{overflow} px wider than the window"
+    with suppress(AssertionError):  # charts take their new width one after another
+        until(lambda: overflow(page) <= 0, "no wider than the window", 10)
+    if (wide := overflow(page)) > 0:
+        yield f"{wide} px wider than the window"
     if size == "narrow":
         yield from (f"scrolls sideways: {label}" for label in page.evaluate(SIDEWAYS))
     for found in Axe().run(page).response["violations"]:
         if found["impact"] in SERIOUS:
             yield f"{found['id']}: {[node['html'][:160] for node in found['nodes'][:3]]}"
+
+
+def overflow(page: Page) -> int:
+    return int(page.evaluate("document.documentElement.scrollWidth - innerWidth"))
 
 
 @pytest.mark.parametrize("role", ["admin", "tenant-admin"])
