@@ -21,7 +21,7 @@ check: $(VENV)/.test  ## lint, types, import rules, migrations: what CI runs bef
 
 test-engines: $(VENV)/.test  ## against real vLLM and llama.cpp on the CPU; ENGINES="vllm" for one; docs/engines.md
 	@$(PY) -m tests.engines.install $(ENGINES)
-	@FAIRLANE_REAL_ENGINES=1 $(PY) -m pytest -q tests/engines
+	@FAIRLANE_REAL_ENGINES=1 $(PY) -m pytest -q tests/engines $(if $(ENGINES),-k "$(subst $(eval) , or ,$(strip $(ENGINES)))")
 
 explore: $(VENV)/.test  ## the tests that make up their own input, with new input each time
 	HYPOTHESIS_PROFILE=explore $(PY) -m pytest -q -n 2 tests/unit tests/integration/api/test_made_up_calls.py tests/acceptance/gateway/test_fuzz.py

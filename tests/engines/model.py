@@ -1,5 +1,6 @@
 """A model of 10 kB for vLLM: a small Llama without weights (`--load-format dummy` makes some up)
-and a tokenizer trained on a few sentences. What it says is noise; how it is served is real."""
+and a tokenizer trained on a few sentences. What it says is noise; how it is served is real.
+For llama.cpp's Gemma only a chat template, one that knows tools."""
 
 from __future__ import annotations
 
@@ -23,6 +24,23 @@ CHAT_TEMPLATE = (
     "{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}"
 )
+GEMMA_TEMPLATE = """\
+{%- if tools %}<start_of_turn>user
+You may call a function: {{ tools | tojson }}
+Call one with <tool_call>{"name": "f", "arguments": {}}</tool_call><end_of_turn>
+{% endif %}
+{%- for m in messages %}
+{{- '<start_of_turn>' + ('model' if m.role == 'assistant' else m.role) + '\\n' }}
+{{- m.content if m.content else '' }}
+{%- for call in m.tool_calls or [] %}
+{{- '<tool_call>\\n' }}
+{{- {"name": call.function.name, "arguments": call.function.arguments} | tojson }}
+{{- '\\n</tool_call>' }}
+{%- endfor %}
+{{- '<end_of_turn>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}{{ '<start_of_turn>model\\n' }}{% endif %}
+"""
 
 
 def write(folder: Path) -> Path:

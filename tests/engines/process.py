@@ -172,12 +172,16 @@ def vllm_chat(folder: Path, names: list[str], *options: str) -> RealEngine:
 
 
 def llamacpp(folder: Path, names: list[str], *options: str) -> RealEngine:
-    """It serves its one model under whatever name it is asked for."""
+    """It serves its one model under whatever name it is asked for. Gemma's file has no template of
+    its own, and llama.cpp's stand-in tells the model nothing of tools."""
     need(install.LLAMA_SERVER, "llamacpp")
+    template = folder / "template.jinja"
+    template.write_text(model.GEMMA_TEMPLATE)
     command = [
         *(str(install.LLAMA_SERVER), "--model", str(install.GEMMA_FILE)),
         *("--ctx-size", "16384", "--parallel", str(SLOTS), "--threads", "1"),
         *("--metrics", "--slots", "--alias", ",".join(names)),
+        *("--chat-template-file", str(template)),
         *options,
     ]
     return RealEngine("llamacpp", command, folder)
