@@ -5,28 +5,23 @@ Bounded: two samples a gateway, roll-ups of some minutes, one row for each runni
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from functools import cached_property, partial
 
-from metering import alerts, selectors
+from metering import alerts, budget_use, selectors
 from metering.alerts.rules import rules
 from metering.core import alert_conditions as conditions
 from metering.core.alert_conditions import BudgetUse, Found, Pair
 from metering.core.alert_kinds import Rule
-from metering.core.windows import window_at
-from metering.models import Alert, BudgetWindow, GatewaySample
-from metering.reading import Reading
+from metering.models import Alert, GatewaySample
 from metering.restore import budget_index
 from tenants.core.snapshot import PolicySnapshot
 from tenants.selectors import load_snapshot
 
 YOUNG = timedelta(seconds=10)  # an older sample is of a gateway that is gone
 SLACK = timedelta(seconds=10)  # how much earlier than asked for the earlier sample may be
-NEAR = 0.9  # a budget used so far, that refuses, is used up
 LONGEST_DEBT_S = 10.0  # a debt that is corrected within that was none
 
 
@@ -72,38 +67,7 @@ class Seen:
     @cached_property
     def budgets(self) -> list[BudgetUse]:
         """Every sustained budget that was used in its running window."""
-        used = {
-            (account, start): amount
-            for account, start, amount in BudgetWindow.objects.filter(
-                window_end__gt=self.at
-            ).values_list("account", "window_start", "used")
-        }
-        found, near = list[BudgetUse](), dict[str, datetime]()
-        for account, policy in budget_index(self.policy).items():
-            if policy.period is None:
-                continue
-            window = window_at(policy.period, policy.timezone, self.at)
-            if amount := used.get((account, window.start)):
-                ends = f"{window.end.astimezone(UTC):%Y-%m-%dT%H:%MZ}"
-                alerting = policy.on_exhausted == "alert"
-                found.append(BudgetUse(account, amount, policy.cost, ends, alerting))
-                if policy.on_exhausted == "reject" and amount >= NEAR * policy.cost:
-                    near[account] = window.start
-        refused = self._refused(near)
-        return [replace(use, refused=refused[use.account]) for use in found]
-
-    def _refused(self, since: Mapping[str, datetime]) -> Counter[str]:
-        """How many calls each of these budgets refused since its window began; out of roll-ups."""
-        found = Counter[str]()
-        if not since:
-            return found
-        starts = sorted(set(since.values()))
-        series = Reading(starts[0], self.at).series([*starts, self.at], (), tallies=("throttled",))
-        for (place, _), total in series.items():
-            for reason, number in total.throttled.items():
-                if reason in since and place >= bisect_left(starts, since[reason]):
-                    found[reason] += number
-        return found
+        return budget_use.uses(budget_index(self.policy), self.at)
 
 
 Check = Callable[[Seen, Rule], Found | None]

@@ -34,7 +34,13 @@ class BudgetUse:
     limit: float
     ends: str  # in UTC, as metering.core.prose finds it
     only_alerts: bool  # on_exhausted: alert
-    refused: int = 0  # calls in this window that no longer fitted into what is left
+    refused: int = 0  # calls that no longer fitted, told where it is nearly used up
+
+    @property
+    def is_used_up(self) -> bool:
+        """All of it is used, or it refuses: what a call may cost is held before it runs, so a
+        budget that refuses ends a little below its limit."""
+        return self.used >= self.limit or self.refused > 0
 
 
 class Share(Protocol):
@@ -54,13 +60,12 @@ class Share(Protocol):
 
 def budgets_past(uses: Iterable[BudgetUse], threshold: float, with_alerting: bool) -> Found:
     """`with_alerting`: also those with on_exhausted: alert, of which the gateway tells itself once
-    they are used up. Without it a budget also counts that refuses: what a call may cost is held
-    before it runs, so one that refuses ends a little below its limit."""
+    they are used up. Without it a budget also counts that is used up before its threshold."""
     return {
         use.account: _told(use)
         for use in uses
         if use.limit > 0
-        and (use.used >= threshold * use.limit or (use.refused and not with_alerting))
+        and (use.used >= threshold * use.limit or (use.is_used_up and not with_alerting))
         and (with_alerting or not use.only_alerts)
     }
 

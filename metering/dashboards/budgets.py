@@ -9,11 +9,13 @@ from typing import Any, Literal
 
 from django.db.models import Q
 
+from metering import budget_use
 from metering.core.windows import longest, window_at
 from metering.models import BudgetWindow
 from metering.selectors import PastWindow
 from tenants.core.document import Budget, Document, Tenant, Tier
 from tenants.core.effective import budgets_of
+from tenants.core.snapshot import BudgetPolicy
 
 Level = Literal["", "warn", "bad"]
 WARN, BAD = 0.8, 0.95  # parts used
@@ -144,18 +146,27 @@ def newest_windows(owned: Sequence[Owned], count: int, at: datetime) -> dict[str
 
 
 def used_up(document: Document, at: datetime) -> set[str]:
-    """Tenants with a budget of their own that its running window has used up; one query, bounded
-    by the number of running windows."""
+    """Tenants with a budget of their own that its running window has used up, by the same rule as
+    alerts."""
     tiers = {tier.name: tier for tier in document.tiers}
-    limits = {
-        owned.account: (tenant.name, owned.budget.cost)
-        for tenant in document.tenants
-        for owned in owned_by(tenant, tiers[tenant.tier])
-        if owned.budget.period and not owned.application
-    }
-    running = BudgetWindow.objects.filter(window_start__lte=at, window_end__gt=at)
-    return {
-        limits[account][0]
-        for account, used in running.values_list("account", "used").iterator(2000)
-        if account in limits and used >= limits[account][1]
-    }
+    limits, owner = dict[str, BudgetPolicy](), dict[str, str]()
+    for tenant in document.tenants:
+        for budget in budgets_of(tenant, tiers[tenant.tier]):
+            account = f"tenant:{tenant.name}/{budget.name}"
+            limits[account], owner[account] = (
+                _in_force(account, budget, tenant.timezone),
+                tenant.name,
+            )
+    return {owner[use.account] for use in budget_use.uses(limits, at) if use.is_used_up}
+
+
+def _in_force(account: str, budget: Budget, timezone: str) -> BudgetPolicy:
+    return BudgetPolicy(
+        account,
+        budget.name,
+        budget.kind,
+        budget.cost,
+        period=budget.period,
+        timezone=timezone,
+        on_exhausted=budget.on_exhausted,
+    )

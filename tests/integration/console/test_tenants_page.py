@@ -48,11 +48,11 @@ def test_who_waits_was_throttled_or_is_over_its_budget_is_found(admin: Client) -
     at = timezone.now()
     builders.seed_usage(at, hours=0.9)
     builders.seed_samples(at, minutes=0)
+    zone = calm_zone()
+    services.edit_object("tenant", "hooli", {"timezone": zone}, actor=builders.ROOT)
+    day = window_at("day", zone, at)
     BudgetWindow.objects.create(
-        account="tenant:hooli/daily",
-        window_start=at - timedelta(hours=3),
-        window_end=at + timedelta(hours=3),
-        used=2_000_000,
+        account="tenant:hooli/daily", window_start=day.start, window_end=day.end, used=2_000_000
     )
     assert set(shown(admin, "state=waiting")) == {"acme", "globex", "initech"}
     assert "umbrella" in shown(admin, "state=throttled")

@@ -10,7 +10,9 @@ from metering import alerts, tasks
 from metering.alerts import services
 from metering.alerts.services import RuleValues
 from metering.alerts.watch import watch
+from metering.dashboards.budgets import used_up
 from metering.models import Alert, GatewaySample
+from tenants.selectors import current_document
 from tests import builders
 from tests.integration.metering.ledger import ACME, AT, UMBRELLA, change_tier, save
 
@@ -70,7 +72,8 @@ def test_a_budget_is_told_at_80_and_at_100_percent_until_its_window_ends():
 
 
 def test_a_budget_that_refuses_just_below_its_end_is_used_up():
-    """What a call may cost is held before it runs, so a budget seldom ends at exactly 100%."""
+    """What a call may cost is held before it runs, so a budget seldom ends at exactly 100%. The
+    list of tenants finds it by the same rule."""
     at = AT - timedelta(minutes=2)
     no_room = {"status": 429, "finish_reason": "throttled", "throttle_reason": ACME}
     save(4_000_000.0, at=at)
@@ -78,8 +81,10 @@ def test_a_budget_that_refuses_just_below_its_end_is_used_up():
     tasks.roll_up()
     watch(AT)
     assert opened() == [("budget_near", ACME)]  # one large call did not fit, others may
+    assert used_up(current_document(), AT) == set()
     save(985_000.0, at=at)
     watch(AT)
+    assert used_up(current_document(), AT) == {"acme"}
     assert opened() == [("budget_exhausted", ACME), ("budget_near", ACME)]
     told = Alert.objects.get(kind="budget_exhausted").message
     assert told.startswith(f"{ACME} has used 99% of its 5,000,000 units and refused 7 calls;")
