@@ -84,6 +84,29 @@ def answers(url: str, key: str = "") -> bool:
         return False
 
 
+def serve(folder: Path, env: dict[str, str], port: int, *options: str) -> subprocess.Popen[bytes]:
+    """Leader of a session of its own; what it says is in the folder's `serve.log`."""
+    with (folder / "serve.log").open("ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "manage.py", "serve", "--port", str(port), *options],
+            cwd=ROOT,
+            env=env,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+
+
+def ready(serving: subprocess.Popen[bytes], folder: Path, port: int) -> None:
+    """Wait until it is; fails with what it said where it ended instead."""
+
+    def is_up() -> bool:
+        assert serving.poll() is None, (folder / "serve.log").read_text()
+        return answers(f"http://127.0.0.1:{port}/readyz")
+
+    until(is_up, f"serve is ready; its log is {folder}/serve.log")
+
+
 @dataclass
 class Stack:
     """One data folder, one policy, one `serve`, and engines beside it."""
@@ -134,22 +157,8 @@ class Stack:
 
     def start(self, *options: str) -> None:
         self.port = self.port or free_port()
-        log = (self.folder / "serve.log").open("ab")
-        self.serving = subprocess.Popen(
-            [sys.executable, "manage.py", "serve", "--port", str(self.port), *options],
-            cwd=ROOT,
-            env=self.env,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        log.close()
-        until(self._is_up, f"serve is ready; its log is {self.folder}/serve.log")
-
-    def _is_up(self) -> bool:
-        assert self.serving is not None
-        assert self.serving.poll() is None, (self.folder / "serve.log").read_text()
-        return answers(f"{self.url}/readyz")
+        self.serving = serve(self.folder, self.env, self.port, *options)
+        ready(self.serving, self.folder, self.port)
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
         assert self.serving is not None

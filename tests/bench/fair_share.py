@@ -17,9 +17,10 @@ import re
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ import uvloop
 import yaml
 
 from tests.acceptance.stack import Stack, stack
-from tests.bench.load import Caller, connect, message
+from tests.bench.load import Caller, connect, lorem, user
 
 SLOTS = 8
 WARM_S = 6.0  # until estimates have learnt what is asked here
@@ -76,23 +77,11 @@ def policy(urls: list[str]) -> dict[str, Any]:
 def asked(tenant: str, number: int) -> bytes:
     """`reader`: some 600 tokens in, 16 out. `writer`: 20 in, 80 out, spread by a half."""
     words, most = (500, 16) if tenant == "reader" else (15, 40 + number * 37 % 80)
-    body = {
-        "model": "demo-chat",
-        "messages": [{"role": "user", "content": f"{number} " + "lorem " * words}],
-        "max_tokens": most,
-        "ignore_eos": True,
-        "stream": True,
-    }
-    return json.dumps(body, separators=(",", ":")).encode()
+    return lorem("demo-chat", number, words, most)
 
 
-async def user(tenant: str, number: int, port: int, key: str, over: asyncio.Event) -> None:
-    caller = await connect(port)
-    while not over.is_set():
-        number += USERS
-        request = message("/v1/chat/completions", asked(tenant, number), key)
-        assert (await caller.ask(request)).status == 200
-    caller.transport.close()
+def asked_by(tenant: str, number: int) -> Iterator[bytes]:
+    return (asked(tenant, each) for each in count(number + USERS, USERS))
 
 
 async def sample(engine: str, over: asyncio.Event, began: float) -> list[tuple[float, int]]:
@@ -122,7 +111,7 @@ async def drive(served: Stack, keys: dict[str, str], seconds: float) -> Window:
     over = asyncio.Event()
     began = time.monotonic()
     users = [
-        asyncio.create_task(user(tenant, number, served.port, key, over))
+        asyncio.create_task(user(served.port, key, asked_by(tenant, number), over))
         for tenant, key in keys.items()
         for number in range(USERS)
     ]

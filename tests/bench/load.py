@@ -6,8 +6,10 @@ What it measures is the other side; a client library's own cost would hide it.
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
@@ -27,6 +29,18 @@ def message(path: str, body: bytes, key: str = "") -> bytes:
     head = f"POST {path} HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\n"
     head += f"Authorization: Bearer {key}\r\n" if key else ""
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+def lorem(model: str, number: int, words: int, tokens: int) -> bytes:
+    """A streamed chat's body for exactly so many tokens; no two numbers share a prefix."""
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": f"{number} " + "lorem " * words}],
+        "max_tokens": tokens,
+        "ignore_eos": True,
+        "stream": True,
+    }
+    return json.dumps(body, separators=(",", ":")).encode()
 
 
 class Caller(asyncio.Protocol):
@@ -85,6 +99,15 @@ class Caller(asyncio.Protocol):
 async def connect(port: int) -> Caller:
     made = await asyncio.get_running_loop().create_connection(Caller, "127.0.0.1", port)
     return made[1]
+
+
+async def user(port: int, key: str, bodies: Iterator[bytes], over: asyncio.Event) -> None:
+    """One chat after the other until it is over."""
+    caller = await connect(port)
+    while not over.is_set():
+        answer = await caller.ask(message("/v1/chat/completions", next(bodies), key))
+        assert answer.status == 200, answer
+    caller.transport.close()
 
 
 async def ask_all(

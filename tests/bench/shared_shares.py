@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ import yaml
 
 from tests.acceptance.shared.deployment import Deployment, deployment, policy
 from tests.bench.fair_share import PROFILE, READINGS, WARM_S, Window, costs
-from tests.bench.load import connect, message
+from tests.bench.load import lorem, user
 
 SLOTS, GATEWAYS = 12, 3
 WEIGHTS = {"four": 4, "two": 2, "one": 1}
@@ -44,23 +45,11 @@ def document(slots: int, url: str, tenants: dict[str, dict[str, Any]]) -> dict[s
 
 def asked(tenant: str, number: int) -> bytes:
     words, least, spread = ASKED[tenant]
-    body = {
-        "model": "chat",
-        "messages": [{"role": "user", "content": f"{number} " + "lorem " * words}],
-        "max_tokens": least + number * 37 % spread,
-        "ignore_eos": True,
-        "stream": True,
-    }
-    return json.dumps(body, separators=(",", ":")).encode()
+    return lorem("chat", number, words, least + number * 37 % spread)
 
 
-async def user(tenant: str, number: int, port: int, key: str, over: asyncio.Event) -> None:
-    caller = await connect(port)
-    while not over.is_set():
-        number += 1000
-        answer = await caller.ask(message("/v1/chat/completions", asked(tenant, number), key))
-        assert answer.status == 200, answer
-    caller.transport.close()
+def asked_by(tenant: str, number: int) -> Iterator[bytes]:
+    return (asked(tenant, each) for each in count(number + 1000, 1000))
 
 
 async def drive(deployed: Deployment, seconds: float) -> Window:
@@ -72,7 +61,7 @@ async def drive(deployed: Deployment, seconds: float) -> Window:
         for _ in range(count)
     ]
     users = [
-        asyncio.create_task(user(tenant, number, port, deployed.keys[tenant], over))
+        asyncio.create_task(user(port, deployed.keys[tenant], asked_by(tenant, number), over))
         for number, (tenant, port) in enumerate(places)
     ]
     await asyncio.sleep(WARM_S)

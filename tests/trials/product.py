@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from tests.acceptance.stack import PATIENCE_S, ROOT, Stack, answers, free_port, until
+from tests.acceptance.stack import PATIENCE_S, ROOT, Stack, free_port, ready, serve, until
 from tests.trials import store
 
 TENANTS = ("alice", "bob", "carol")
@@ -150,27 +150,11 @@ class Product(Books):
         self.await_ready()
 
     def launch(self) -> None:
-        log = (self.folder / "serve.log").open("ab")
-        role = ("--role", "gateway", "--port", str(self.port))
-        self.process = subprocess.Popen(
-            [sys.executable, "manage.py", "serve", *role],
-            cwd=ROOT,
-            env=self.env,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-        log.close()
+        self.process = serve(self.folder, self.env, self.port, "--role", "gateway")
 
     def await_ready(self) -> None:
-        process = self.process
-        assert process is not None
-
-        def is_up() -> bool:
-            assert process.poll() is None, (self.folder / "serve.log").read_text()[-3000:]
-            return answers(f"http://127.0.0.1:{self.port}/readyz")
-
-        until(is_up, "the gateway is ready")
+        assert self.process is not None
+        ready(self.process, self.folder, self.port)
 
     def end(self, how: Callable[[subprocess.Popen[bytes]], None]) -> int:
         assert self.process is not None

@@ -238,22 +238,21 @@ def test_of_a_whole_state_it_says_what_is_done_when_it_is_lost(
     assert of(found, "redis", "fail") == []
 
 
-def test_counters_that_nobody_keeps_are_warned_of(
-    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("seen", "level", "words"),
+    [
+        # Counters that nobody keeps; a gateway without the Redis of the others.
+        ("shared", "warn", "were never kept"),
+        ("local", "fail", "runs without REDIS_URL"),
+    ],
+)
+def test_a_state_that_is_not_kept_or_not_shared_is_told(
+    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str], seen: str, level: str, words: str
 ) -> None:
-    sample(state="shared")
+    sample(state=seen)
     found, _ = doctor(capsys)
-    [warned] = of(found, "state", "warn")
-    assert "were never kept" in warned
-
-
-def test_a_gateway_without_the_redis_of_the_others_is_a_failure(
-    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
-) -> None:
-    sample(state="local")
-    found, _ = doctor(capsys)
-    [failed] = of(found, "state", "fail")
-    assert "runs without REDIS_URL" in failed
+    [told] = of(found, "state", level)
+    assert words in told
 
 
 def test_records_of_another_release_in_redis_are_a_failure_that_names_who_uses_them(
