@@ -20,6 +20,9 @@ MODULES: dict[str, tuple[str, ...]] = {
     "policy_work": (),
     "upstream": ("--rounds", "1"),
     "scheduler": (),
+    "shared_scheduler": (),
+    "shared_shares": ("--seconds", "15"),
+    "shared_latency": ("--rounds", "2"),
     "simulate": ("--quick",),  # whole: four minutes of CPU
     "auto_capacity": (),
     "records": ("--records", "10000", "--rounds", "3"),
