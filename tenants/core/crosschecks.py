@@ -55,7 +55,8 @@ def findings(objects: Objects, declared: Declared) -> list[Finding]:
 
 def _lanes(lanes: dict[int, Lane]) -> Iterator[Finding]:
     yield from _unique("lane name", ((("lanes", i, "name"), x.name) for i, x in lanes.items()))
-    yield from _unique("lane rank", ((("lanes", i, "rank"), x.rank) for i, x in lanes.items()))
+    ranks = ((("lanes", i, "rank"), x.rank, f"lane {short(x.name)}") for i, x in lanes.items())
+    yield from _unique_among("lane rank", ranks)
     total = sum(lane.reserved_share for lane in lanes.values())
     if total > 1 + TOLERANCE:
         last = max(lanes)
@@ -76,15 +77,17 @@ def _tiers(tiers: dict[int, Tier], whole: dict[str, Tier], declared: Declared) -
 
 
 def _pools(pools: dict[int, Pool]) -> Iterator[Finding]:
-    names: list[tuple[Loc, Hashable]] = [
-        (("pools", i, "model"), pool.model) for i, pool in pools.items()
+    owners = {position: f"pool {short(pool.model)}" for position, pool in pools.items()}
+    names: list[tuple[Loc, Hashable, str]] = [
+        (("pools", i, "model"), pool.model, owners[i]) for i, pool in pools.items()
     ]
     for position, pool in pools.items():
         at: Loc = ("pools", position)
-        names += [((*at, "aliases", i), alias) for i, alias in enumerate(pool.aliases)]
+        aliases = enumerate(pool.aliases)
+        names += [((*at, "aliases", i), alias, owners[position]) for i, alias in aliases]
         urls = (((*at, "endpoints", i, "url"), e.url) for i, e in enumerate(pool.endpoints))
         yield from _unique("endpoint url", urls)
-    yield from _unique("model or alias", names)
+    yield from _unique_among("model or alias", names)
 
 
 def _tenants(objects: Objects, tiers: dict[str, Tier], declared: Declared) -> Iterator[Finding]:
@@ -154,8 +157,17 @@ def _known(loc: Loc, what: str, name: str, names: frozenset[str]) -> Iterator[Fi
 
 
 def _unique(what: str, values: Iterable[tuple[Loc, Hashable]]) -> Iterator[Finding]:
-    seen: set[Hashable] = set()
-    for loc, value in values:
+    """Among what one owner has: the finding's place names it."""
+    yield from _unique_among(what, ((loc, value, "") for loc, value in values))
+
+
+def _unique_among(what: str, values: Iterable[tuple[Loc, Hashable, str]]) -> Iterator[Finding]:
+    """Each value with its owner, as in `lane 'batch'`: both owners are named."""
+    seen: dict[Hashable, str] = {}
+    for loc, value, owner in values:
         if value in seen:
-            yield Finding(loc, value, f"{what} {short(value)} is given twice; it must be unique")
-        seen.add(value)
+            by = f", by {' and '.join(dict.fromkeys((seen[value], owner)))}" if owner else ""
+            yield Finding(
+                loc, value, f"{what} {short(value)} is given twice{by}; it must be unique"
+            )
+        seen.setdefault(value, owner)

@@ -54,7 +54,12 @@ BAD = [
     ("name: bricks", "name: 'bricks\\n'", "it takes 1 to 63 lower-case"),
     ("name: bricks", "name: 7", "name is 7: must be a valid string"),
     ("name: bricks, ", "", "line 31: tenants[1].name: name is missing"),
-    ("rank: 1", "rank: 0", "line 4: lanes[standard].rank: lane rank 0 is given twice"),
+    (
+        "rank: 1",
+        "rank: 0",
+        "line 4: lanes[standard].rank: lane rank 0 is given twice, "
+        "by lane 'critical' and lane 'standard'; it must be unique",
+    ),
     ("rank: 1", "rank: -1", "rank is -1: must be greater than or equal to 0"),
     ("name: standard", "name: batch", "lane name 'batch' is given twice"),
     ("reserved_share: 0.2", "reserved_share: 0.8", "reserved_share of all lanes adds up to 1.1;"),
@@ -85,7 +90,11 @@ BAD = [
         "name: burst, kind: sustained, cost: 5",
         "line 14: tiers[gold].budgets[burst].name: budget name 'burst' is given twice",
     ),
-    ("aliases: [gpt-4o-mini]", "aliases: [demo-chat]", "model or alias 'demo-chat' is given twice"),
+    (
+        "aliases: [gpt-4o-mini]",
+        "aliases: [demo-chat]",
+        "model or alias 'demo-chat' is given twice, by pool 'demo-chat'; it must be unique",
+    ),
     (":9102", ":9101", "endpoint url 'http://127.0.0.1:9101/v1' is given twice"),
     ("endpoints: [", "endpoints: []\n    x: [", "must have at least 1 item"),
     ('"0.20"', "0.20", "input_per_million is 0.2: must be a valid string"),
