@@ -1,6 +1,6 @@
 -- What may be called. Every function takes the keys `…{pool}:pool` and `…accounts` and one packed
 -- array that begins with {now or false, who calls}; it answers one packed array {status, what this
--- replica was granted, …}. NAME_VERSION: two releases can share one Redis while one replaces the
+-- replica was granted, …}, of records that are not complete {"empty", {}, why} (whole.lua). NAME_VERSION: two releases can share one Redis while one replaces the
 -- other, as long as the records are the same.
 
 do
@@ -13,11 +13,15 @@ do
 
   -- Of a pool that is not here: "gone" by policy, or "empty" where no policy is known at all.
   function S.absent()
-    return redis.call("EXISTS", S.call.realm .. "revision") == 1 and "gone" or "empty"
+    if S.policy_keys() == 0 then return "empty" end
+    S.pool_names()                  -- an error where it is here by policy
+    return "gone"
   end
 
   local function known(pool)
-    return redis.call("ZSCORE", pool.base .. "replicas", S.call.me)
+    local until_ = redis.call("ZSCORE", pool.base .. "replicas", S.call.me)
+    if not until_ then S.check_replicas(pool) end
+    return until_
   end
 
   -- call(pool's name, what follows {now, who calls} …)
@@ -26,7 +30,8 @@ do
       callback = function(keys, args)
         local given = cmsgpack.unpack(args[1])
         local pool = S.begin(keys, given[1], given[2])
-        return call(pool, unpack(given, 3))
+        local ended, answer = pcall(call, pool, unpack(given, 3))
+        return ended and answer or S.failed(answer)
       end}
   end
   local register = S.register
@@ -64,7 +69,10 @@ do
   local ENDS = {"allow-oom"}        -- what makes room is let in where memory is full
 
   register("settle", function(name, id, cost)
-    return settled(S.pool(name), function(pool) return S.settle(S.request(pool, id), cost) end)
+    return settled(S.pool(name), function(pool)
+      local request = S.request(pool, id)   -- who asked for its place anew may have had one
+      return S.settle(request, cost) or S.cancel(request)
+    end)
   end, ENDS)
 
   register("abandon", function(name, id)
@@ -106,6 +114,7 @@ do
     local key = S.call.realm .. "revision"
     local force = redis.call("GET", key)
     if force and tonumber(force) >= revision then return answer("old", tonumber(force)) end
+    S.policy_keys()
     S.pool_names()                  -- an error where they can't be read: nothing is written then
     redis.call("SET", key, string.format("%.17g", revision))
     local dropped, gone = S.configure(lanes, pools, tenants, force ~= false), {}
@@ -180,6 +189,7 @@ do
 
   local function renew(pool, lease_s)
     local replicas = pool.base .. "replicas"
+    S.check_replicas(pool)
     redis.call("ZADD", replicas, S.call.now + lease_s, S.call.me)
     local reaped = reap_expired(pool)
     pool.live = redis.call("ZCARD", replicas)
@@ -224,6 +234,7 @@ do
     for _, one in ipairs(running) do
       if not S.readmit(pool, unpack(one)) then lost[#lost + 1] = one[1][1] end
     end
+    S.has_told(pool)
     S.dispatch()
     return answer("done", lost, pool.born)
   end)
@@ -247,11 +258,12 @@ do
     return answer("done", unpack(S.counters(pool)))
   end)
 
-  -- Once; whoever comes later changes nothing.
+  -- Once; whoever comes later changes nothing. "early": others run something here, and are not back.
   register("restore", function(name, lanes, open, since)
     local pool = S.pool(name)
     if not pool then return answer(S.absent()) end
     if pool.whole then return answer("nothing") end
+    if S.awaits(pool) then return answer("early") end
     S.restore(pool, lanes, open, since)
     return answer("done")
   end)
@@ -261,10 +273,7 @@ do
     local other, alive = S.others_pools()
     if #other == 0 then return answer("nothing") end
     if #alive > 0 then return answer("alive", alive) end
-    for _, key in ipairs(redis.call("KEYS", S.call.ns .. "{*")) do redis.call("DEL", key) end
-    for _, key in ipairs({"accounts", "tenants", "pools", "revision"}) do
-      redis.call("DEL", S.call.realm .. key)
-    end
+    S.clear_away()
     return answer("done")
   end)
 
@@ -276,6 +285,7 @@ do
     local key = pool.base .. "figures"
     local raw = not fresh and redis.call("GET", key)
     if not raw then
+      S.check(pool)
       local figures, count = S.figures(pool)
       raw = cmsgpack.pack({figures, S.tenant_figures()})
       redis.call("SET", key, raw, "PX", string.format("%.0f", math.max(1000, count)))

@@ -5,11 +5,14 @@ What they are and how they come back: restoring.lua, and docs/scheduling.md, An 
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from scheduling.shared.scheduler import SharedScheduler
 from scheduling.shared.wire import Answer
+
+PAUSE_S = 0.05
 
 Since = tuple[str, str, str, float]  # lane, tenant, application, units of service
 
@@ -55,14 +58,18 @@ async def unwhole(scheduler: SharedScheduler) -> list[str]:
 async def restore(
     scheduler: SharedScheduler, pool: str, kept: Kept, since: Iterable[Since]
 ) -> bool:
-    """False: another was first.
+    """When all who were there before have told what they run. False: another was first.
 
     Raises:
         StateUnavailable
     """
     ran = [[id, charged] for id, charged in kept.open.items() if charged]
-    answer = await scheduler.ask("restore", pool, kept.lanes, ran, [list(one) for one in since])
-    return bool(answer[0] == "done")
+    given = kept.lanes, ran, [list(one) for one in since]
+    while True:
+        answer = await scheduler.ask("restore", pool, *given)
+        if answer[0] != "early":
+            return bool(answer[0] == "done")
+        await asyncio.sleep(PAUSE_S)
 
 
 async def supersede(scheduler: SharedScheduler) -> list[str] | None:

@@ -149,8 +149,8 @@ class Leases:
 
     def _readmit(self, pool: str) -> None:
         running = [r for r in self._owner.running.values() if r.ticket.pool == pool]
+        self._owner.readmit(pool, running)  # also none: it is told then
         if running:
-            self._owner.readmit(pool, running)
             self._lost([r.ticket.request_id for r in running])
 
     # --- once a second ----------------------------------------------------------------------
@@ -253,6 +253,8 @@ class Leases:
 
     def _told(self, pool: str, asked: list[str]) -> Callable[[Answer], None]:
         def then(answer: Answer) -> None:
+            if answer[0] != "done":  # nothing is there: all of them are sent again
+                return
             for id, (state, endpoint) in zip(asked, answer[2], strict=True):
                 waiter = self._owner.waiters.get(id)
                 if state == "running":

@@ -14,7 +14,7 @@ from typing import Any
 
 from scheduling.shared import records
 
-PARTS = ("state", "queue", "pool", "requests", "figures", "restoring", "calls")
+PARTS = ("state", "queue", "pool", "requests", "figures", "restoring", "whole", "calls")
 SOURCE = "\n".join(
     [
         records.SOURCE,

@@ -126,13 +126,15 @@ do
     ending.clock = ending.clock + 1
     redis.call("ZADD", ending.recent, ending.clock, entry)
     if before ~= entry then redis.call("HSET", ending.prefixes, prefix, entry) end
-    while (ending.total > ending.max_load or redis.call("ZCARD", ending.recent) > MOST_PREFIXES)
-        and redis.call("ZCARD", ending.recent) > 1 do
+    local count = redis.call("ZCARD", ending.recent)
+    while (ending.total > ending.max_load or count > MOST_PREFIXES) and count > 1 do
+      count = count - 1
       local oldest = redis.call("ZPOPMIN", ending.recent)[1]
       local its_load, its_prefix = oldest:match("^([^|]*)|(.*)$")
       redis.call("HDEL", ending.prefixes, its_prefix)
       ending.total = ending.total - tonumber(its_load)
     end
+    if count == 1 then ending.total = load end   -- whatever was lost of it
   end
 
   -- --- lanes ------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ do
     local lane = flow.share.lane
     return lane.pool.base .. "flow|" .. lane.name .. "|" .. flow.share.tenant .. "|" .. flow.name
   end
+  S.behind = behind
 
   -- As it stands there: with its load, which the next head is known by.
   local function waiting(request)

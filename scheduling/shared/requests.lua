@@ -210,13 +210,22 @@ do
     return string.format("%.17g %s %s", policy[1], limit, table.concat(applications))
   end
 
-  -- Those that exist; a removed one is forgotten when its last request has ended.
+  -- A removed one is forgotten when its last request has ended.
   function S.pool_names()
-    local raw, names = redis.call("GET", S.call.realm .. "pools"), {}
-    for _, name in ipairs(raw and cmsgpack.unpack(raw) or {}) do
-      if S.pool(name) then names[#names + 1] = name end
+    local raw = redis.call("GET", S.call.realm .. "pools")
+    local names = raw and cmsgpack.unpack(raw) or {}
+    for _, name in ipairs(names) do
+      if not S.pool(name) then S.broken("pool " .. name) end
     end
     return names
+  end
+
+  function S.forget_name(gone)
+    local key, kept = S.call.realm .. "pools", {}
+    for _, name in ipairs(cmsgpack.unpack(redis.call("GET", key))) do
+      if name ~= gone then kept[#kept + 1] = name end
+    end
+    redis.call("SET", key, cmsgpack.pack(kept))
   end
 
   function S.drop_refused(pool, wanted, lanes, tenants, dropped)
@@ -233,7 +242,7 @@ do
   end
 
   function S.write_tenants(tenants)
-    local key, flat = S.call.realm .. "tenants", {}
+    local key, flat = S.call.realm .. "tenants", {"", ""}   -- it is there where there are none
     redis.call("DEL", key)
     for name, policy in pairs(tenants) do
       flat[#flat + 1], flat[#flat + 2] = name, policy

@@ -17,11 +17,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 from uuid import uuid4
 
 import msgspec
+import structlog
 from redis.asyncio import Redis
 
 from scheduling.core.learning import Held
@@ -36,6 +37,8 @@ from scheduling.shared.wire import Answer, Keys, config_fields, encode, ticket_f
 CHARGE_S = 0.1  # between two batches of progress charges
 LEASE_S = 5.0
 PATIENCE_S = 1.0
+
+log = structlog.get_logger()
 
 
 class Waiter(msgspec.Struct, eq=False):
@@ -59,7 +62,7 @@ class Through(Protocol):
     function: str
 
     def payload(self) -> list[Any]:
-        """What it takes beside the ticket."""
+        """What it takes beside the ticket, each time that it is asked."""
 
     def answered(self, answer: Answer) -> Exception | None:
         """Sees its answer before the grant is given; an error ends the request with it."""
@@ -101,6 +104,7 @@ class SharedScheduler:
         self.leases = Leases(self, redis, lease_s, ended, lost)
         self._waiting: Counter[str] = Counter()  # by tenant
         self.uncharged: dict[str, float] = {}  # progress that was not told yet
+        self.cleared = 0  # how often this replica found keys missing there
         self._flush: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -273,11 +277,18 @@ class SharedScheduler:
                 self.leases.fenced(pool, asked_as)
             elif answer[0] == "empty":
                 self.leases.state_lost(pool, asked_as)
+                self.told_incomplete(answer[2:])
             if then is not None:
                 then(answer)
             self.granted(pool, answer[1])
 
         self.link.send(Call(function, self.keys.of(pool), payload, taken, failed))
+
+    def told_incomplete(self, why: Sequence[str]) -> None:
+        """This replica's call found keys missing, and cleared away what was left."""
+        if why:
+            self.cleared += 1
+            log.error("keys of the shared scheduler were missing, and it begins anew", why=why[0])
 
     async def ask(self, function: str, pool: str, *given: Any) -> Answer:
         """Raises: StateUnavailable."""
@@ -302,7 +313,9 @@ class SharedScheduler:
         for request_id, endpoint in grants:
             waiter = self._leave(request_id)
             if waiter is None:
-                continue  # given up, which has been told to Redis
+                if request_id not in self.running:  # given up, or ended before it was granted anew
+                    self.call("abandon", pool, request_id)
+                continue
             if waiter.future.done():
                 self.call("abandon", pool, request_id)
                 continue
@@ -322,7 +335,6 @@ class SharedScheduler:
         if id in self.waiters or id in self.running:
             raise ValueError(f"request {id!r} is already here")
         function = through.function if through else "acquire"
-        more = through.payload() if through else []
 
         def then(answer: Answer) -> None:
             error = through.answered(answer) if through else None
@@ -336,6 +348,7 @@ class SharedScheduler:
             self._fail(id, error)
 
         def send() -> None:
+            more = through.payload() if through else []
             self.call(function, pool, ticket_fields(ticket), waits, *more, then=then, failed=failed)
 
         waiter = Waiter(ticket, asyncio.get_running_loop().create_future(), send)

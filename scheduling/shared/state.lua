@@ -26,8 +26,8 @@ do
       local time = redis.call("TIME")
       now = tonumber(time[1]) + tonumber(time[2]) / 1e6
     end
-    C = {now = now, me = me, realm = realm, ns = base:match("^(.-){"), pools = {}, accounts = {},
-      changed = {}, grants = {}}
+    C = {now = now, me = me, realm = realm, base = base, ns = base:match("^(.-){"), pools = {},
+      accounts = {}, changed = {}, grants = {}}
     S.call = C
     return base:match("{(.*)}")
   end
@@ -177,6 +177,7 @@ do
     for _, ending in ipairs(pool.ends) do S.delete_endpoint(ending) end
     redis.call("DEL", pool.key, pool.base .. "requests", pool.base .. "replicas",
       pool.base .. "charged")
+    S.forget_name(pool.name)
   end
 
   function S.delete_lane(lane)
@@ -290,7 +291,10 @@ do
     local account = S.account(tenant)
     if account then return account.applications and account or nil end
     local policy = redis.call("HGET", C.realm .. "tenants", tenant)
-    if not policy then return nil end
+    if not policy then
+      S.policy_keys()
+      return nil
+    end
     account = S.configure_account({queued = 0, running = 0, parked = {}}, policy)
     C.accounts[tenant] = account
     return account
