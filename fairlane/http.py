@@ -1,5 +1,5 @@
 """uvicorn's HTTP protocol with a bound on what comes before anybody knows who is asking, and with
-one write for the head of an answer and what comes first of its body.
+one write for the head of an answer and what comes first of its body, or all of it.
 
 uvicorn's own takes a head of any size, for as long as it takes to arrive, and the parser copies a
 header value that grows with every read: one unfinished head of 150 MB stopped the loop for 47 s.
@@ -7,7 +7,7 @@ And it writes a head by itself: a system call more for each answer, and a packet
 reader for nothing.
 
 And it tells of a lost connection only whoever waits for a message of its request; here a future of
-the connection is done then (`gateway.exchange.LOST`).
+the connection is done then. Both are extensions of ASGI (`gateway.exchange.LOST`, `WHOLE`).
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from gateway.exchange import LOST
+from gateway.exchange import LOST, WHOLE, Headers
 
 HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0
+HOSTS = "A request names its host once, in its Host header."  # RFC 9112, 3.2
 
 
 class BoundedHttp(HttpToolsProtocol):
@@ -32,9 +33,13 @@ class BoundedHttp(HttpToolsProtocol):
         self._fields_bytes = 0  # of this message's headers and trailers
         self._unused_bytes = 0  # read since anything last came of it
         self._in_body = False
+        self._fault = ""  # of the request, where more can be said than that it has one
         self._patience: asyncio.TimerHandle | None = None
         self._lost: asyncio.Future[None] = self.loop.create_future()
-        self._extensions: dict[str, dict[object, object]] = {LOST: {"future": self._lost}}
+        self._extensions: dict[str, dict[object, object]] = {
+            LOST: {"future": self._lost},
+            WHOLE: {"send": self._send_whole},
+        }
 
     def connection_made(self, transport: Any) -> None:
         self._out = HeadHolder(transport, self.loop)
@@ -44,6 +49,7 @@ class BoundedHttp(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._heard()
         self._lost.set_result(None)
+        self._extensions.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -68,6 +74,10 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._heard()
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        if hosts > 1 or (not hosts and self.parser.get_http_version() != "1.0"):
+            self._fault = HOSTS
+            raise ValueError(HOSTS)
         self._in_body = True
         self._out.hold_next()
         super().on_headers_complete()
@@ -80,6 +90,32 @@ class BoundedHttp(HttpToolsProtocol):
         self._heard()
         self._in_body = False
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        super().send_400_response(self._fault or msg)
+
+    def _send_whole(self, head: Headers, body: bytes) -> bool:
+        """A complete answer of status 200. Its head is written as it is: it must be sound, say how
+        long the body is, and nothing of the connection. False where anything is in the way, or
+        no body may follow: then nothing was sent."""
+        cycle = self.cycle
+        if self.pipeline or self.flow.write_paused or cycle.disconnected or cycle.response_started:
+            return False
+        if cycle.scope["method"] == "HEAD":
+            return False
+        parts = [STATUS_LINE[200]]
+        for name, value in (*self.server_state.default_headers, *head):
+            parts += (name, b": ", value, b"\r\n")
+        if not cycle.keep_alive:
+            parts.append(b"connection: close\r\n")
+        parts += (b"\r\n", body)
+        self._out.write_whole(b"".join(parts))
+        cycle.response_started = cycle.response_complete = True
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            self.transport.close()
+        cycle.on_response()
+        return True
 
     def _expect_head(self) -> None:
         self._patience = self.loop.call_later(HEAD_SECONDS, self._lose_patience)
@@ -131,6 +167,12 @@ class HeadHolder:
             self._below.writelines((head, data))
         else:
             self._below.write(data)
+
+    def write_whole(self, data: bytes) -> None:
+        """An answer with its head and all; after what is held, a `100 Continue`."""
+        self._is_head_next = False
+        self._flush()
+        self._below.write(data)
 
     def close(self) -> None:
         self._flush()

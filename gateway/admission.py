@@ -7,6 +7,7 @@ for the queue, and the lane that it goes to. Nothing here changes any state.
 from __future__ import annotations
 
 from datetime import datetime
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -19,6 +20,8 @@ from metering.core.cost import service_cost
 from metering.core.hold import Hold
 from scheduling.core.model import Ticket
 from tenants.core.snapshot import LanePolicy, OnOverload, PolicySnapshot, PoolPolicy, TenantPolicy
+
+SALTS_KEPT = 4096
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -165,7 +168,11 @@ def cached_prefix(call: ParsedCall, pool: PoolPolicy, tenant: str) -> int:
         return call.prefix
     own = call.body.get("cache_salt")
     salt = f"{tenant if pool.isolate_prefix_cache else ''}\0{own if isinstance(own, str) else ''}"
-    if salt == "\0":
-        return call.prefix
-    data = b"%d\0%b" % (call.prefix, salt.encode("utf-8", "replace"))
-    return int.from_bytes(blake2b(data, digest_size=8).digest(), "big") >> 1 or 1
+    return call.prefix if salt == "\0" else call.prefix ^ _mask(salt) or 1
+
+
+@lru_cache(SALTS_KEPT)
+def _mask(salt: str) -> int:
+    """63 bits of a salt's hash: the prefix it is laid over is a hash as well."""
+    digest = blake2b(salt.encode("utf-8", "replace"), digest_size=8).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -10,7 +10,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from types import MappingProxyType
 from typing import Any
 
 from gateway.errors import ApiError, Outcome
@@ -24,9 +25,12 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
-# An extension of ASGI that `serve` has: a future that is done once the caller's connection is
-# lost. Waiting for `http.disconnect` does the same, with a task for each request.
+# Extensions of ASGI that `serve` has. A future that is done once the caller's connection is lost:
+# waiting for `http.disconnect` does the same, with a task for each request. And a way to send a
+# complete answer at once: two messages do the same, each looked at again by the server.
 LOST = "fairlane.lost"
+WHOLE = "fairlane.whole"
+NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class HungUp(Exception):
@@ -43,8 +47,10 @@ class Exchange:
         self.left: FinishReason = "cancelled"  # how a caller that is gone left
         self._receive = receive
         self._send = send
-        extension = scope.get("extensions", {}).get(LOST)
-        self._lost: asyncio.Future[None] | None = extension["future"] if extension else None
+        extensions = scope.get("extensions", NONE)
+        lost, whole = extensions.get(LOST), extensions.get(WHOLE)
+        self._lost: asyncio.Future[None] | None = lost["future"] if lost else None
+        self._send_whole: Callable[[Headers, bytes], bool] | None = whole["send"] if whole else None
         self._watcher: asyncio.Task[None] | None = None
         self._is_watched = False
         self._is_whole = False  # its body is here
@@ -155,6 +161,11 @@ class Exchange:
     async def respond(self, status: int, headers: Headers, body: bytes) -> None:
         """A complete answer in one go."""
         headers.append((b"content-length", b"%d" % len(body)))
+        if status == 200 and self._send_whole is not None:
+            self._ignore_end()
+            self.started = True
+            if self._send_whole([*headers, *self.always], body):
+                return
         await self.start(status, headers)
         await self.finish(body)
 

@@ -89,8 +89,8 @@ def read(raw: Iterable[Header]) -> Asked:
             hop |= _names(value)
     return Asked(
         _one_key(keys),
-        _plain(found, b"x-fairlane-lane", _LANE),
-        _plain(found, b"x-fairlane-interaction", _ID),
+        _plain(found, b"x-fairlane-lane", _LANE) if found else "",
+        _plain(found, b"x-fairlane-interaction", _ID) if found else "",
         [header for header in passed if header[0] not in hop] if hop else passed,
     )
 

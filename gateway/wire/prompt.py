@@ -21,7 +21,7 @@ PREFIX_BYTES = 2048
 MAX_PROMPTS = 2048  # in one call
 MAX_MESSAGES = 20_000
 # What chat templates render, beside the messages and in one of them.
-_SCHEMAS = ("tools", "functions", "documents", "chat_template_kwargs")
+_SCHEMAS = frozenset({"tools", "functions", "documents", "chat_template_kwargs"})
 _IN_MESSAGE = ("tool_calls", "function_call", "tools")
 
 
@@ -52,13 +52,15 @@ def of_chat(body: dict[str, Any]) -> Prompt:
         role = role_of(message, index)
         texts = [role]
         prompt.media += contents(message, index, texts)
-        prompt.text_bytes += sum(map(size_of, texts))
+        for text in texts:
+            prompt.text_bytes += size_of(text)
         if len(message) > 2:  # role and content are all that nearly every message has
             prompt.text_bytes += _extras(message)
         if leading:
             prompt.lead += [text[:PREFIX_BYTES] for text in texts]
             leading = role != "user"
-    prompt.text_bytes += sum(encoded_size(body[name]) for name in _SCHEMAS if body.get(name))
+    if not _SCHEMAS.isdisjoint(body):
+        prompt.text_bytes += sum(encoded_size(body[name]) for name in _SCHEMAS if body.get(name))
     return prompt
 
 

@@ -62,15 +62,13 @@ class Route:
     puts: Mapping[str, object] = field(default_factory=dict)  # in every body
     # Keys that policy reads or sets; where one stands twice the engine gets our reading.
     decided: tuple[bytes, ...] = field(init=False)
+    generates: bool = field(init=False)
 
     def __post_init__(self) -> None:
         options = ("stream_options",) if self.stream_options else ()
         names = (*ALWAYS_DECIDED, *self.bounds, *self.sequences, *self.unset, *self.puts, *options)
+        object.__setattr__(self, "generates", bool(self.bounds))
         object.__setattr__(self, "decided", tuple(b'"%s"' % name.encode() for name in names))
-
-    @property
-    def generates(self) -> bool:
-        return bool(self.bounds)
 
     def url(self, base: str) -> str:
         """At an engine; `base` is the policy's, with its /v1."""

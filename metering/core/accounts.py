@@ -74,6 +74,7 @@ class LocalAccounts:
         self._bursts: OrderedDict[str, BurstBucket] = OrderedDict()
         self._sustained: OrderedDict[str, SustainedAccount] = OrderedDict()
         self._open: dict[str, Reservation] = {}
+        self._kind = 0  # of what was looked at last, to be forgotten if it is idle
 
     @property
     def open_reservations(self) -> int:
@@ -281,16 +282,17 @@ class LocalAccounts:
         return account
 
     def _forget_idle(self, now: float, at: datetime) -> None:
-        """Look at one of each kind in turn; what is idle is as if it had never been."""
-        if self._tenants:
+        """Look at one of some kind in turn; what is idle is as if it had never been."""
+        self._kind = kind = (self._kind + 1) % 3
+        if kind == 0 and self._tenants:
             name, use = self._tenants.popitem(last=False)
             if not use.idle(now):
                 self._tenants[name] = use
-        if self._bursts:
+        elif kind == 1 and self._bursts:
             name, bucket = self._bursts.popitem(last=False)
             if not bucket.idle(now):
                 self._bursts[name] = bucket
-        if self._sustained:
+        elif kind == 2 and self._sustained:
             name, account = self._sustained.popitem(last=False)
             if not account.idle(at, now):
                 self._sustained[name] = account

@@ -13,6 +13,7 @@ import uvicorn
 
 from fairlane import http
 from fairlane.http import HEAD_BYTES, BoundedHttp, HeadHolder
+from gateway.exchange import Exchange
 
 START = b"POST / HTTP/1.1\r\nHost: x\r\n"
 CHUNKED = START + b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n"
@@ -35,9 +36,22 @@ async def app(scope: Any, receive: Any, send: Any) -> None:
     await send({"type": "http.response.body", "body": answer})
 
 
+async def at_once(scope: Any, receive: Any, send: Any) -> None:
+    exchange = Exchange(scope, receive, send)
+    body = await exchange.body(1000)
+    await exchange.respond(200, [(b"x-path", scope["raw_path"])], b"<%b>" % body)
+    exchange.unwatch()
+
+
+async def in_two_messages(scope: Any, receive: Any, send: Any) -> None:
+    await at_once({**scope, "extensions": {}}, receive, send)
+
+
 @asynccontextmanager
-async def served() -> AsyncIterator[int]:
-    config = uvicorn.Config(app, port=0, http=BoundedHttp, lifespan="off", log_config=None)
+async def served(app: Any = app) -> AsyncIterator[int]:
+    config = uvicorn.Config(
+        app, port=0, http=BoundedHttp, lifespan="off", log_config=None, date_header=False
+    )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve())
     while not server.started:
@@ -47,9 +61,9 @@ async def served() -> AsyncIterator[int]:
     await serving
 
 
-async def told(*pieces: bytes, pause_s: float = 0.0) -> bytes:
+async def told(*pieces: bytes, pause_s: float = 0.0, by: Any = app) -> bytes:
     """What comes back until the server closes the connection."""
-    async with served() as port, asyncio.timeout(PATIENCE_S):
+    async with served(by) as port, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             for piece in pieces:
@@ -69,6 +83,27 @@ async def test_a_trailer_is_no_header() -> None:
     answer = await told(head + b"1\r\na\r\n0\r\nX-Api-Key: other\r\n\r\n")
     assert b"x-names: host connection transfer-encoding\r\n" in answer
     assert answer.endswith(b"\r\n\r\n1")
+
+
+POST = b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n"
+CLOSE = b"Connection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        POST % 1 + CLOSE + b"ab",
+        POST % 1 + b"\r\nab" + POST % 2 + CLOSE + b"cd",
+        POST % 1 + b"\r\nab" + POST % 2 + b"\r\ncd" + POST % 3 + CLOSE + b"ef",
+        b"HEAD /1 HTTP/1.1\r\nHost: x\r\n" + CLOSE,
+        b"GET /1 HTTP/1.0\r\n\r\n",
+        POST % 1 + b"Expect: 100-continue\r\n" + CLOSE + b"ab",
+    ],
+)
+async def test_an_answer_sent_at_once_is_what_two_messages_make(asked: bytes) -> None:
+    whole = await told(asked, by=at_once)
+    assert whole == await told(asked, by=in_two_messages)
+    assert whole.count(b" 200 OK\r\n") == asked.count(b"Host: x") or b"1.0" in asked
 
 
 @pytest.mark.parametrize(
@@ -113,6 +148,28 @@ async def test_a_body_may_take_longer_and_so_may_an_answer(
     answer = await told(slow + b"a", b"bc", b"d\r\n", pause_s=0.2)
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.endswith(b"\r\n\r\n4")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHost: a\r\nX-A: b\r\nhOST: b\r\n\r\n",
+        b"GET / HTTP/1.0\r\nHost: a\r\nHost: b\r\n\r\n",
+    ],
+    ids=["none", "twice", "two names", "two in 1.0"],
+)
+async def test_a_request_that_does_not_name_its_host_once_is_refused(head: bytes) -> None:
+    """RFC 9112, 3.2: a proxy in front may have gone by another of them."""
+    answer = await told(head)
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.endswith(b"\r\n\r\n" + http.HOSTS.encode())
+
+
+@pytest.mark.parametrize("host", [b"", b"Host:\r\n", b"Host: x\r\n"], ids=["none", "empty", "x"])
+async def test_http_1_0_knows_no_host_yet(host: bytes) -> None:
+    assert (await told(b"GET / HTTP/1.0\r\n" + host + b"\r\n")).startswith(b"HTTP/1.1 200 ")
 
 
 class Below:
