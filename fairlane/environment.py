@@ -122,8 +122,10 @@ def database(name: str, default: Path, connections: int) -> dict[str, Any]:
 
 
 # Of libpq; the URL may say otherwise. A server that is gone without a word is noticed in half a
-# minute, not in a quarter of an hour.
+# minute, not in a quarter of an hour. Nobody waits for a lock for longer than ten seconds but a
+# migration: else pages that need a table that is held would take all connections from the others.
 POSTGRES = {
+    "options": "-c lock_timeout=10s",
     "connect_timeout": 5,
     "keepalives_idle": 20,
     "keepalives_interval": 5,
@@ -197,13 +199,15 @@ def logging(style: str) -> dict[str, object]:
                 "foreign_pre_chain": shared,
             }
         },
+        "filters": {"sparing": {"()": "fairlane.database_faults.Sparing"}},
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "root": {"handlers": ["stderr"], "level": "INFO"},
         "loggers": {
             "axes": {"level": "WARNING"},
             "django.request": {"level": "ERROR"},
+            "fairlane.front": {"level": "INFO", "filters": ["sparing"]},
             "httpx": {"level": "WARNING"},
-            "psycopg.pool": {"level": "WARNING"},
+            "psycopg.pool": {"level": "WARNING", "filters": ["sparing"]},
             "uvicorn.access": {"level": "WARNING"},
         },
     }

@@ -5,18 +5,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from django.http import HttpRequest, HttpResponseBase, JsonResponse
+import structlog
+from django.http import HttpRequest, HttpResponse, HttpResponseBase, JsonResponse
 from django.middleware.common import CommonMiddleware
+from django.template.loader import render_to_string
 from django.views import defaults
 
+from fairlane import database_faults
 from gateway.wire.routes import ROUTES
 
 API, DOCS = "/api/", "/api/docs/"
 GATEWAYS = {"/v1/models", *(route.path for route in ROUTES.values())}
 Handler = Callable[..., HttpResponseBase]
+AGAIN_S = "5"
+
+log = structlog.get_logger("fairlane.console")
 
 
 def told_by_api(page: Handler, status: int, detail: str) -> Handler:
@@ -52,7 +59,27 @@ def misplaced(path: str) -> str | None:
     return None
 
 
-server_error = told_by_api(defaults.server_error, 500, "Something failed; the log says what.")
+_failed = told_by_api(defaults.server_error, 500, "Something failed; the log says what.")
+
+
+def server_error(request: HttpRequest, **_: Any) -> HttpResponseBase:
+    """Django calls this while it handles the error, which it does not hand over."""
+    error = sys.exc_info()[1]
+    reason = database_faults.why(error)
+    if reason is None:
+        return _failed(request)
+    log.error("database cannot be used", path=request.path, reason=reason, error=str(error))
+    answer = _unusable(request, reason)
+    answer["Retry-After"], answer["Cache-Control"] = AGAIN_S, "no-store"
+    answer._has_been_logged = True  # type: ignore[attr-defined]  # Django's: no traceback then
+    return answer
+
+
+def _unusable(request: HttpRequest, reason: str) -> HttpResponseBase:
+    if request.path.startswith(API) and not request.path.startswith(DOCS):
+        return JsonResponse({"detail": reason, "errors": []}, status=503)
+    told = {"reason": reason, "path": request.get_full_path()}
+    return HttpResponse(render_to_string("503.html", told), status=503)
 
 
 class Slashes(CommonMiddleware):

@@ -1,7 +1,8 @@
 """What the console's door refuses before Django sees it: it needs no login to be said.
 
 Django writes a body of any size to the disk before a view, or its login, looks at it; and a NUL in
-an address is an error of PostgreSQL's wherever it is looked up.
+an address is an error of PostgreSQL's wherever it is looked up. A host that is not ours, as of a
+port scan, it would log as an error with a traceback.
 """
 
 from __future__ import annotations
@@ -10,11 +11,18 @@ import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
+import structlog
+from django.conf import settings
+from django.http.request import split_domain_port, validate_host
+
 from gateway.incoming import due
 
+NOT_OURS = b"The console is not served under this host name; ALLOWED_HOSTS lists those that are.\n"
 TOO_SLOW = b"The body comes too slowly.\n"
 BODY_BYTES = 32 * 2**20  # a policy of 10 000 tenants takes about four
 TOO_LARGE = b"The body is larger than %d bytes, the limit.\n" % BODY_BYTES
+
+log = structlog.get_logger("fairlane.front")
 
 Message = MutableMapping[str, Any]
 App = Callable[[Any, Any, Any], Awaitable[None]]
@@ -24,10 +32,23 @@ async def ask(app: App, scope: Any, receive: Any, send: Any) -> None:
     """Serve one call by `app`, or refuse it."""
     if "\x00" in scope["path"] or b"%00" in scope.get("query_string", b""):
         await refuse(send, 400, b"An address holds no NUL.\n")
+    elif (host := _host(scope)) and not _is_ours(host):
+        log.info("a host that is not in ALLOWED_HOSTS was asked for", host=host[:100])
+        await refuse(send, 400, NOT_OURS)
     elif _length(scope) > BODY_BYTES:
         await refuse(send, 413, TOO_LARGE)
     else:
         await app(scope, _Bounded(receive, send), send)
+
+
+def _host(scope: Any) -> str:
+    """As Django takes it: the listener's own name where none was sent."""
+    named = (v.decode("latin-1") for name, v in scope["headers"] if name == b"host")
+    return next(named, "") or str((scope.get("server") or ("",))[0])
+
+
+def _is_ours(host: str) -> bool:
+    return validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS)
 
 
 def _length(scope: Any) -> int:

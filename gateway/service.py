@@ -68,6 +68,9 @@ class Gateway:
         self.notices = PolicyNotices()
         self.calls: Calls | None = None
         self._database = ThreadPoolExecutor(1, thread_name_prefix="gateway-database")
+        # What it tells goes by a thread of its own: who is locked out of its table must not keep a
+        # change of policy waiting.
+        self._teller = ThreadPoolExecutor(1, thread_name_prefix="gateway-telling")
         self._tasks: list[asyncio.Task[None]] = []
         self._learnt: dict[str, tuple[EndpointPolicy, ...]] = {}
         self._remembered = learnt.Dumps()
@@ -190,7 +193,9 @@ class Gateway:
         with suppress(Exception):  # it is in the way of no stop
             await self._remember()
         await self._in_thread(connections.close_all)
+        await self._aside(connections.close_all)
         self._database.shutdown()
+        self._teller.shutdown()
         log.info("gateway stopped", gateway=self.name)
 
     def _apply(self, snapshot: PolicySnapshot) -> None:
@@ -274,7 +279,7 @@ class Gateway:
     async def _sample(self) -> None:
         at = datetime.now(UTC)
         state = await self.telling.sample(at)
-        await self._in_thread(lambda: write_sample(self.name, state, at))
+        await self._aside(lambda: write_sample(self.name, state, at))
 
     async def _cut(self) -> None:
         """The counters as they are, into the journal: its reader holds them against the ledger."""
@@ -286,13 +291,13 @@ class Gateway:
         assert self.calls is not None
         at = datetime.now(UTC)
         new = self.calls.alerts.take()
-        known = await self._in_thread(alerting.open_accounts)
+        known = await self._aside(alerting.open_accounts)
         left = await self._left({*known, *new}, at)
         still = self.calls.alerts.still(
             known, new, self.budget_of, lambda policy: left.get(policy.account, inf), at
         )
         if new or still != set(known):
-            await self._in_thread(lambda: alerting.write(new, still, at))
+            await self._aside(lambda: alerting.write(new, still, at))
 
     async def _left(self, accounts: set[str], at: datetime) -> dict[str, float]:
         """What remains of these budgets."""
@@ -311,7 +316,7 @@ class Gateway:
     async def _remember(self) -> None:
         known = self.estimates.learnt()
         if known != self._remembered:
-            await self._in_thread(lambda: learnt.save(known, datetime.now(UTC)))
+            await self._aside(lambda: learnt.save(known, datetime.now(UTC)))
             self._remembered = known
 
     def measure(self) -> None:
@@ -326,11 +331,18 @@ class Gateway:
         await self.notices.wait(POLL_WHILE_TOLD_S if self.notices.connected else every_s)
 
     async def _in_thread(self, work: Callable[[], T]) -> T:
-        """Database work, on the one thread that holds the gateway's connection."""
+        """Database work of policy and state, on the one thread that holds their connection."""
+        return await asyncio.get_running_loop().run_in_executor(self._database, ready_for(work))
 
-        def run() -> T:
-            if connection.vendor != "sqlite":  # making one costs several times what most work does
-                close_old_connections()
-            return work()
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Database work of what is told, which may wait."""
+        return await asyncio.get_running_loop().run_in_executor(self._teller, ready_for(work))
 
-        return await asyncio.get_running_loop().run_in_executor(self._database, run)
+
+def ready_for(work: Callable[[], T]) -> Callable[[], T]:
+    def run() -> T:
+        if connection.vendor != "sqlite":  # making one costs several times what most work does
+            close_old_connections()
+        return work()
+
+    return run

@@ -9,6 +9,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from django.db import transaction
+
 from tenants.core.document import Document
 from tenants.core.warnings import UNKNOWN, LiveState, PolicyWarning, between, compiled, touched
 
@@ -31,9 +33,11 @@ def warnings_of(old: Document, new: Document) -> list[PolicyWarning]:
 
 
 def live_state(tenants: list[str]) -> LiveState:
-    """A reader that fails must not keep an admin from changing the policy."""
+    """A reader that fails must not keep an admin from changing the policy, nor end the
+    transaction that this may be part of."""
     try:
-        return _readers[0](tenants) if _readers else UNKNOWN
+        with transaction.atomic():
+            return _readers[0](tenants) if _readers else UNKNOWN
     except Exception:
         log.exception("the live state could not be read for a preview")
         return UNKNOWN

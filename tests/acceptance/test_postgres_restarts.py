@@ -1,7 +1,9 @@
-"""A real PostgreSQL is restarted under the product, which goes on and needs no restart itself."""
+"""A real PostgreSQL is locked and restarted under the product, which goes on and needs no restart
+itself."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import shutil
@@ -12,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
 
 from tests.acceptance.stack import PATIENCE_S, Stack, demo_policy, engine, until
@@ -38,7 +41,8 @@ def folder() -> Iterator[Path]:
 @pytest.fixture
 def served(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnPostgres]:
     monkeypatch.setenv("XDG_RUNTIME_DIR", os.environ["FAIRLANE_DATA_DIR"])
-    address = start_postgres(folder / "postgres")
+    patience = "options=-c%20lock_timeout%3D300ms"
+    address = f"{start_postgres(folder / 'postgres')}&{patience}"
     (folder / "data").mkdir()
     with engine(folder, "--profile", "fast") as url:
         made = OnPostgres(folder / "data", [url], database_url=address)
@@ -79,19 +83,39 @@ def test_gateway_console_and_worker_find_it_again(served: OnPostgres, server: An
     headers = {"Authorization": f"Token {json.loads(made)['token']}"}
     key = served.key("acme")
 
-    def console() -> int:
-        return httpx.get(
-            f"{served.url}/api/v1/tenants/", headers=headers, timeout=PATIENCE_S
-        ).status_code
+    def console(path: str = "/tenants/") -> int:
+        url = f"{served.url}/api/v1{path}"
+        return httpx.get(url, headers=headers, timeout=PATIENCE_S).status_code
 
-    assert ask(served, key) == 200
+    def suspend(suspended: bool) -> None:
+        url = f"{served.url}/api/v1/tenants/acme/"
+        change = {"json": {"enabled": not suspended}, "headers": {**headers, "If-Match": "*"}}
+        assert httpx.patch(url, **change, timeout=PATIENCE_S).status_code == 200
+
+    sent = itertools.count()
+
+    def call(key: str = key) -> int:
+        next(sent)
+        return ask(served, key)
+
+    assert call() == 200
     assert console() == 200
     until(lambda: rolled_up(server) == 1, "the worker has counted the first request")
+    with psycopg.connect(server.get_uri()) as holder:
+        holder.execute("LOCK TABLE metering_usagerow, metering_gatewaysample")
+        assert call() == 200
+        assert console("/live/") == 503
+        suspend(True)
+        until(lambda: call() == 403, "a change is in force though tables are held")
+    suspend(False)
+    until(lambda: call() == 200, "so is its end")
+    until(lambda: console("/live/") == 200, "live state is read again")
     server.stop()
-    assert ask(served, key) == 200
-    assert console() >= 500
+    assert call() == 200
+    assert console() == 503
     server.start()
     until(lambda: console() == 200, "the console reads again")
-    assert ask(served, served.key("acme")) == 200  # the gateway has heard of the new key
-    until(lambda: rolled_up(server) == 3, "each request is saved and counted once")
+    assert call(served.key("acme")) == 200  # the gateway has heard of the new key
+    wanted = next(sent)
+    until(lambda: rolled_up(server) == wanted, "each request is saved and counted once")
     assert served.stop() == 0

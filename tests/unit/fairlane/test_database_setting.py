@@ -25,6 +25,7 @@ def test_postgresql_has_a_pool_that_looks_at_a_connection_before_it_gives_it(con
     assert found["OPTIONS"]["pool"]["min_size"] == 0
     assert found["CONN_HEALTH_CHECKS"] is True
     assert found["CONN_MAX_AGE"] == 0
+    assert found["OPTIONS"]["options"] == "-c lock_timeout=10s"
 
 
 def test_the_url_may_say_otherwise_of_the_connection_and_nothing_of_the_pool(config: Any) -> None:

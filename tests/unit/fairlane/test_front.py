@@ -1,14 +1,17 @@
-"""What the console's door refuses before Django: bodies without end, and NULs in addresses."""
+"""What the console's door refuses before Django: bodies without end, NULs in addresses, and hosts
+that are not ours."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from fairlane import front
+from fairlane.database_faults import Sparing
 from gateway import incoming
 
 LIMIT = 1000
@@ -20,7 +23,11 @@ def _small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def ask(
-    *parts: bytes, path: str = "/login/", query: bytes = b"", length: bytes | None = None
+    *parts: bytes,
+    path: str = "/login/",
+    query: bytes = b"",
+    length: bytes | None = None,
+    host: bytes | None = b"localhost:8000",
 ) -> tuple[int, int]:
     """The status of the answer, and how many bytes Django got to see."""
     sent: list[Any] = []
@@ -44,8 +51,10 @@ async def ask(
             more = message["more_body"]
         await send({"type": "http.response.start", "status": 200, "headers": []})
 
-    headers = [] if length is None else [(b"content-length", length)]
+    given = {b"content-length": length, b"host": host}
+    headers = [(name, value) for name, value in given.items() if value is not None]
     scope = {"type": "http", "path": path, "query_string": query, "headers": headers}
+    scope["server"] = ("127.0.0.1", 8000)
     await front.ask(django, scope, receive, send)
     return sent[0]["status"], seen
 
@@ -67,6 +76,24 @@ async def test_a_body_that_is_announced_too_large_is_not_read_at_all() -> None:
 @pytest.mark.parametrize("length", [None, b"-1", b"ten"])
 async def test_a_body_of_unknown_length_is_counted_as_it_comes(length: bytes | None) -> None:
     assert await ask(*[b"x" * 300] * 100, length=length) == (413, 900)
+
+
+@pytest.mark.parametrize("host", [b"127.0.0.1", b"LOCALHOST.:80", b"[::1]:8000", None])
+async def test_a_host_that_is_allowed_is_served(host: bytes | None) -> None:
+    assert await ask(b"x", host=host) == (200, 1)
+
+
+@pytest.mark.parametrize("host", [b"93.184.216.34", b"evil.example:8000", b"a b", b"\xff", b"[::2"])
+async def test_any_other_is_told_so_and_is_no_error(
+    host: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert await ask(b"x", host=host) == (400, 0)
+    assert {record.levelname for record in caplog.records} <= {"INFO"}
+    assert all(record.exc_info is None for record in caplog.records)
+
+
+def test_the_log_has_one_line_of_many() -> None:
+    assert any(isinstance(f, Sparing) for f in logging.getLogger("fairlane.front").filters)
 
 
 async def test_a_body_that_stops_coming_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
