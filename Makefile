@@ -3,17 +3,20 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run demo install test test-engines check explore bench screenshots lock clean
+.PHONY: run help demo install test test-engines check explore bench screenshots lock clean
 
-run: install
+run: install  ## the whole product with a demo policy and simulated engines; PORT=9999 moves it; Ctrl-C stops it
 	@$(PY) -m fairlane.quickstart
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-13s %s\n", $$1, $$2}' Makefile
 
 demo: install  ## three minutes of mixed traffic against the `make run` of another terminal
 	@$(PY) manage.py demo
 
-install: $(VENV)/.run
+install: $(VENV)/.run  ## only .venv, with what a run needs
 
-test: $(VENV)/.test
+test: $(VENV)/.test  ## everything, with its own PostgreSQL, Redis and browser
 	@PYTHON=$(PY) tests/run.sh
 
 check: $(VENV)/.test  ## lint, types, import rules, migrations: what CI runs before the tests
@@ -51,5 +54,5 @@ lock: $(VENV)/.test  ## after a change of pyproject.toml
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 pyproject.toml -o requirements/run.txt
 	$(VENV)/bin/uv pip compile -q --universal --python-version 3.11 pyproject.toml --group test --group care -o requirements/test.txt
 
-clean:
+clean:  ## removes .venv and var, with all that a run kept there
 	rm -rf $(VENV) var

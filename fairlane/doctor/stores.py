@@ -69,14 +69,26 @@ def redis_server() -> Iterator[Finding]:
     told = client.info()
     version = str(told["redis_version"])
     if int(version.partition(".")[0]) < REDIS_LEAST:
-        yield fail("redis", f"version {version}; the scheduler takes {REDIS_LEAST} or newer")
+        least = f"the scheduler takes Redis {REDIS_LEAST} or newer"
+        yield fail("redis", f"{_own_name(told)}; {least}")
     else:
-        yield ok("redis", f"version {version}, {told['used_memory_human']} in use")
+        yield ok("redis", f"{_own_name(told)}, {told['used_memory_human']} in use")
     yield from _keeps(client, told)
     yield from _takes(told)
     yield from _records(client)
     seconds, micros = client.time()
     yield from _clock("redis", seconds + micros / 1e6)
+
+
+def _own_name(told: dict[str, Any]) -> str:
+    """Another server that speaks Redis's protocol tells its name and its version beside the
+    version of Redis that it is like."""
+    like = f"Redis {told['redis_version']}"
+    name = str(told.get("server_name", "redis"))
+    if name == "redis":
+        return like
+    version = told.get(f"{name}_version", "")
+    return f"{name.capitalize()} {version}".strip() + f", like {like}"
 
 
 def _keeps(client: Any, told: dict[str, Any]) -> Iterator[Finding]:

@@ -27,13 +27,15 @@ class ActionCommand(BaseCommand):
     actions: ClassVar[dict[str, str]] = {}  # name -> help
 
     def add_arguments(self, parser: CommandParser) -> None:
-        chosen = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+        chosen = parser.add_subparsers(dest="action", metavar="ACTION")
         for name, text in self.actions.items():
             action = chosen.add_parser(name, help=text, description=text)
             getattr(self, f"{name}_arguments", lambda _parser: None)(action)
             action.add_argument("--json", action="store_true", help="JSON on stdout")
 
     def handle(self, *_args: Any, **options: Any) -> None:
+        if options["action"] is None:
+            self.list_actions()
         act: Callable[..., None] = getattr(self, options["action"])
         try:
             act(options)
@@ -46,6 +48,13 @@ class ActionCommand(BaseCommand):
             self.refuse(str(error), options)
         except DatabaseError as error:
             self.refuse(f"the database is not ready (manage.py migrate): {error}", options)
+
+    def list_actions(self) -> NoReturn:
+        self.stderr.write("Which ACTION? One of these; ACTION -h says more:")
+        width = max(map(len, self.actions))
+        for name, text in self.actions.items():
+            self.stderr.write(f"  {name:{width}}  {text}")
+        sys.exit(2)
 
     def refuse_issues(self, refused: PolicyRefused, options: dict[str, Any]) -> NoReturn:
         issues = refused.issues

@@ -255,6 +255,15 @@ def test_a_state_that_is_not_kept_or_not_shared_is_told(
     assert words in told
 
 
+def test_the_server_is_told_by_its_own_name(
+    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told: Any = redis.info()
+    found, _ = doctor(capsys)
+    own = f"Valkey {told['valkey_version']}, like Redis {told['redis_version']}, "
+    assert of(found, "redis", "ok")[0].startswith(own)
+
+
 def test_records_of_another_release_in_redis_are_a_failure_that_names_who_uses_them(
     redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
 ) -> None:

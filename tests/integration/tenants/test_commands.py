@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,13 @@ def test_what_is_wrong_is_refused(words: tuple[str, ...], applied: Path) -> None
     assert as_json.status == 2
     assert set(as_json.json) <= {"issues", "error"}
     assert selectors.current_version() == 1
+
+
+@pytest.mark.parametrize(("command", "action"), [("policy", "diff"), ("keys", "rotate")])
+def test_a_command_without_an_action_lists_them(command: str, action: str) -> None:
+    ran = run(command)
+    assert ran.status == 2
+    assert re.search(rf"^  {action} +\w", ran.err, re.MULTILINE)
 
 
 def test_a_user_is_made_with_password_and_token(applied: Path) -> None:
