@@ -36,6 +36,7 @@ do
     if pool and not pool.whole then return S.answer('unloaded') end
     prepare(pool, ticket, hold)
     local verdict = accounts.reserve(prefix, hold, now)
+    if verdict[1] == 'unlisted' then return S.answer('unloaded') end
     if verdict[1] ~= 'admitted' then return S.answer('refused', false, verdict) end
     local here = pool and S.request(pool, ticket[1])
     local lane, wait_s = here and here.lane, nil

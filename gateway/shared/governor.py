@@ -26,7 +26,7 @@ ASKED_AGAIN = ("fenced", "empty")  # the scheduler registers anew, and asks once
 
 
 class NotLoaded(StateUnavailable):
-    """The server has forgotten the counters; nothing was taken."""
+    """The server has forgotten the counters, or that this gateway lives; nothing was taken."""
 
 
 class Admission:
@@ -41,7 +41,7 @@ class Admission:
         self._timer: asyncio.TimerHandle | None = None
         self.verdict: Admitted | None = None
         self.lane: LanePolicy = plan.lane
-        self.message = accounts.begin(plan.hold, plan.at)
+        self._message = accounts.begin(plan.hold, plan.at)
 
     @property
     def patience_s(self) -> float:
@@ -51,16 +51,15 @@ class Admission:
         return max(self._plan.lane.max_queue_seconds, self._plan.lowest.max_queue_seconds)
 
     def payload(self) -> list[Any]:
-        plan = self._plan
+        plan, self._message.replica = self._plan, self._accounts.replica
         rule = [plan.on_overload, float(plan.lane.max_queue_seconds), plan.lowest.name]
-        return [prefix(plan.hold.tenant), self.message, rule, LOADED]
+        return [prefix(plan.hold.tenant), self._message, rule, LOADED]
 
     def answered(self, answer: Answer) -> Exception | None:
         status = answer[0]
         if status in ASKED_AGAIN:
             return None
         if status == "unloaded":
-            self._accounts.forget(self._plan.hold.request_id)
             return NotLoaded("the counters are not loaded")
         verdict = self._accounts.decided(self._plan.hold, self._plan.at, answer[3])
         if isinstance(verdict, Refused):
@@ -115,6 +114,10 @@ class SharedGovernor:
         admission = Admission(plan, self.accounts, self.scheduler)
         try:
             grant = await self.scheduler.acquire(plan.ticket, admission.patience_s, admission)
+        except NotLoaded:  # not by this call; an earlier one's answer may have been lost
+            self.scheduler.call("abandon", plan.ticket.pool, plan.ticket.request_id)
+            self.accounts.release(plan.hold.request_id)
+            raise
         except BaseException:
             self.accounts.release(plan.hold.request_id)
             raise

@@ -28,7 +28,6 @@ class Membership:
     def __init__(self, gateway: str, accounts: SharedAccounts) -> None:
         self._gateway = gateway
         self._accounts = accounts
-        self._loaded = ""  # the name of the budgets' latest loading, as last seen
         self.live: list[str] = []
 
     @property
@@ -37,25 +36,25 @@ class Membership:
 
     async def join(self, load: Callable[[], Awaitable[None]]) -> None:
         """On the list of those that live, with budgets there: where there are none, one gateway
-        loads them and the others wait for it.
+        loads them and the others wait for it. One that was taken for dead, or forgotten, comes
+        under a new name: whatever it still says under the old one takes nothing.
 
         Raises:
             StateUnavailable
         """
-        accounts = self._accounts
-        known, *more = await accounts.ask("beat", lease_s=LEASE_S, joins=False)
-        if not known and more[0] and more[0] == self._loaded:  # it was taken for dead
-            accounts.renamed(new_name(self._gateway))
-        while True:
-            _, _, loaded, live = await accounts.ask("beat", lease_s=LEASE_S, joins=True)
+        accounts, loaded, joins = self._accounts, "", False
+        while not loaded:
+            known, *told = await accounts.ask("beat", lease_s=LEASE_S, joins=joins)
+            joins = not known
+            if not known:
+                accounts.renamed(new_name(self._gateway))
+                continue
+            _, loaded, live = told
             self.live = sorted(live)
-            if loaded:
-                break
-            if await accounts.ask("begin_load", seconds=LOAD_S):
+            if not loaded and await accounts.ask("begin_load", seconds=LOAD_S):
                 await load()
-            else:
+            elif not loaded:
                 await asyncio.sleep(PAUSE_S)
-        self._loaded = loaded
 
     async def gathered(self, number: int) -> None:
         """Wait a moment for so many to be there: what they run takes its places first.

@@ -71,8 +71,10 @@ local function take(p, h, use, claim, now)
   return tokens
 end
 
--- `adopt`: it runs already, on whatever knew of it before; taken without a question.
+-- `adopt`: it runs already, on whatever knew of it before; taken without a question. Nothing is taken
+-- for a gateway that is not on the list: nobody would look for it.
 local function reserve(p, h, now)
+  if not listed(h.replica) then return { 'unlisted' } end
   local use = load_use(p, now)
   local before = call('HGET', p .. 'open', h.id)
   if before then -- asked again, since the answer was lost, or by a gateway that has a new name

@@ -58,7 +58,8 @@ class SharedAccounts:
     async def reserve(self, hold: Hold, at: datetime) -> Admitted | Refused:
         """
         Raises:
-            Exception: the server is out of reach; nothing stays taken.
+            Exception: the server is out of reach, or has taken this gateway for dead
+                (`wire.NotListed`); nothing stays taken.
             ValueError: this request id already has an open reservation.
         """
         message = self.begin(hold, at)

@@ -6,7 +6,11 @@ from pathlib import Path
 
 from metering.core import budgets, interactions, rates
 
+STATE = "fl:replicas:{accounts}:"  # what is of no tenant: who lives, and what is loaded
+LOADED = f"{STATE}loaded"
+
 CONSTANTS = {
+    "MEMBERS": f"{STATE}alive",
     "SPAN": rates.SPAN,
     "EXACT": budgets.EXACT,
     "MOST_LOWS": budgets.MOST_LOWS,
@@ -40,7 +44,3 @@ def source() -> str:
 def prefix(tenant: str) -> str:
     """All keys of a tenant begin with it: one hash slot of a cluster."""
     return f"fl:accounts:{{{tenant}}}:"
-
-
-STATE = "fl:replicas:{accounts}:"  # what is of no tenant: who lives, and what is loaded
-LOADED = f"{STATE}loaded"

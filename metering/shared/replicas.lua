@@ -1,28 +1,46 @@
 -- Which gateways live, and whether the counters are here: keys of no tenant.
+--
+-- A gateway's name is good until a heartbeat finds its time over, whosever that is: in the same call
+-- it goes from those that live (`alive`, MEMBERS) to those whose end is being done (`ending`), where
+-- it stays until all that it held has ended. Nothing is taken under a name that is not on the list
+-- (`listed`), so what is found of one that is ending is all that there will ever be.
 
--- Says who else is gone and who lives, and whether the counters were loaded. A replica that is not on
--- the list any more of a server that has forgotten nothing since was taken for dead.
+local function listed(replica)
+  return call('ZSCORE', MEMBERS, replica)
+end
+
+local function end_late(p, since)
+  for _, name in ipairs(call('ZRANGEBYSCORE', p .. 'alive', '-inf', '(' .. since)) do
+    call('ZADD', p .. 'ending', call('ZSCORE', p .. 'alive', name), name)
+    call('ZREM', p .. 'alive', name)
+  end
+end
+
+-- Says whose end is to be done and who lives, and whether the counters were loaded. Who is not on the
+-- list (any more) comes back under another name.
 local function beat(p, m, now)
   local key = p .. 'alive'
-  if not m.joins and not call('ZSCORE', key, m.replica) then
-    return { false, call('GET', p .. 'loaded') }
-  end
+  local comes = m.joins and not call('ZSCORE', p .. 'ending', m.replica)
+  if not comes and not call('ZSCORE', key, m.replica) then return { false } end
   call('ZADD', key, string.format('%.17g', now), m.replica)
-  local since = string.format('%.17g', now - m.lease_s)
-  local gone = call('ZRANGEBYSCORE', key, '-inf', '(' .. since)
-  local live = call('ZRANGEBYSCORE', key, since, '+inf')
-  return { true, gone, call('GET', p .. 'loaded'), live }
+  end_late(p, string.format('%.17g', now - m.lease_s))
+  local ending, live = call('ZRANGE', p .. 'ending', 0, -1), call('ZRANGE', key, 0, -1)
+  return { true, ending, call('GET', p .. 'loaded'), live }
 end
 
+-- It holds nothing (any more).
 local function leave(p, m)
-  return call('ZREM', p .. 'alive', m.replica)
+  return call('ZREM', p .. 'alive', m.replica) + call('ZREM', p .. 'ending', m.replica)
 end
 
--- Whether the caller is the one who loads the counters; another may when it did not get done.
+-- Whether the caller is the one who loads the counters; another is once it has ended, or did not get
+-- done.
 local function begin_load(p, m)
-  if call('EXISTS', p .. 'loaded') == 1 then return false end
-  if call('GET', p .. 'loading') == m.replica then return true end
-  return call('SET', p .. 'loading', m.replica, 'NX', 'EX', m.seconds) and true
+  local by = call('GET', p .. 'loading')
+  if call('EXISTS', p .. 'loaded') == 1 or not listed(m.replica) then return false end
+  if by and by ~= m.replica and listed(by) then return false end
+  if by ~= m.replica then call('SET', p .. 'loading', m.replica, 'EX', m.seconds) end
+  return true
 end
 
 local function loaded(p, m)

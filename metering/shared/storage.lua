@@ -8,7 +8,8 @@
 -- 4. Every verb may be sent again: a second one of the same id changes nothing.
 -- 5. What is idle goes by itself (TTL); what is held stays until it is settled.
 --
--- SPAN, EXACT, MOST_LOWS, LIFE_S, MOST_CALLS, MOST_OPEN: of metering/core, put before this text.
+-- SPAN, EXACT, MOST_LOWS, LIFE_S, MOST_CALLS, MOST_OPEN, of metering/core, and MEMBERS, the key of those
+-- who live: put before this text.
 
 local MICRO = 1e6
 

@@ -206,7 +206,17 @@ def rate_state(limits: Limits, told: Sequence[Any]) -> RateState:
     return rates_of(limits, *told)
 
 
+class NotListed(Exception):
+    """This gateway was taken for dead: nothing is taken for it under its old name."""
+
+
 def verdict(hold: Hold, at: datetime, answer: Sequence[Any]) -> Admitted | Refused:
+    """
+    Raises:
+        NotListed
+    """
+    if answer[0] == "unlisted":
+        raise NotListed
     kind, told, *more = answer
     rates = rate_state(hold.limits, told)
     if kind == "admitted":

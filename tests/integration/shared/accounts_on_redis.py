@@ -7,7 +7,7 @@ from typing import Any
 import valkey
 
 from metering.shared import wire
-from metering.shared.library import prefix, source
+from metering.shared.library import STATE, prefix, source
 
 NAME = "accounts_test"
 TEXT = f"#!lua name=accounts_test\nlocal VERSION = 'test'\n{source()}"
@@ -21,6 +21,8 @@ class RedisAccounts:
         self._windows = wire.Windows()
         self._replica = replica
         self._tenants: dict[str, str] = {}  # request -> tenant
+        joins = wire.encode({"replica": replica, "lease_s": 5.0, "joins": True})
+        client.fcall(NAME, 1, STATE, b"beat " + joins, "0")
 
     def call(self, verb: str, tenant: str, message: bytes, now: float) -> Any:
         clock = f"{now:.17g}"
