@@ -15,6 +15,7 @@ from metering.dashboards import ranges
 from metering.dashboards.boards import KINDS
 from metering.dashboards.budgets import Left, Owned
 from metering.dashboards.budgets_board import gone_at
+from metering.dashboards.lanes_board import promises
 from metering.dashboards.neighbours import neighbours
 from metering.dashboards.watching import Filters, Watch
 from metering.models import LiveMinute
@@ -170,7 +171,32 @@ def test_when_a_budget_will_be_gone(
     assert found == (None if gone_in is None else AT + gone_in)
 
 
+# --- lanes against what is reserved for them -------------------------------------------------
+
+
+def test_a_lane_is_promised_its_reserved_share_for_as_much_as_it_asks(db: None) -> None:
+    """0.3, 0.2 and 0.1 are reserved. The first waited a hundredth of a minute and asked for little,
+    the second waited all the time, the third never."""
+    minute(0, "", "interactive-critical", waiting_s=0.6, queued_s=0.6, served=99.0)
+    minute(0, "", "interactive-standard", waiting_s=60.0, queued_s=90.0, served=100.0)
+    minute(0, "", "async-batch", served=801.0)
+    for lane in ("", "interactive-standard"):
+        kept = promises(watching(lane=lane))
+        assert set(kept) == {"interactive-critical", "interactive-standard"}
+        light, heavy = kept["interactive-critical"], kept["interactive-standard"]
+        assert light.promised / light.of == pytest.approx(0.1)  # 99 of 1,000 and a little more
+        assert light.got / light.of == pytest.approx(0.099)
+        assert heavy.promised / heavy.of == pytest.approx(0.2)
+        assert heavy.got / heavy.of == pytest.approx(0.1)
+
+
 # --- the noisy neighbour --------------------------------------------------------------------
+
+
+def watching(**filters: str) -> Watch:
+    since, until = AT - timedelta(minutes=30), AT + timedelta(minutes=30)
+    span = ranges.between(since, until, until + timedelta(days=1))
+    return Watch(span, Filters(**filters), Document.model_validate(builders.policy()), until)
 
 
 def minute(number: int, tenant: str, lane: str = "interactive-standard", **fields: Any) -> None:
@@ -181,10 +207,7 @@ def minute(number: int, tenant: str, lane: str = "interactive-standard", **field
 
 
 def judged(who: str, **filters: str) -> dict[str, Any]:
-    since, until = AT - timedelta(minutes=30), AT + timedelta(minutes=30)
-    span = ranges.between(since, until, until + timedelta(days=1))
-    document = Document.model_validate(builders.policy())
-    return neighbours(Watch(span, Filters(tenant=who, **filters), document, until)).context
+    return neighbours(watching(tenant=who, **filters)).context
 
 
 def test_the_neighbour_that_held_the_capacity_is_named_with_its_units(db: None) -> None:
