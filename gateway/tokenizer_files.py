@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
+
+LARGEST_BYTES = 256 * 2**20  # the largest in use have some 30 MB
 
 CountTexts = Callable[[list[str]], int]
 
@@ -25,6 +28,8 @@ def load(path: str) -> CountTexts:
         raise Unreadable(
             "the tokenizers library is missing; pip install fairlane[tokenizers]"
         ) from None
+    if Path(path).exists() and not _is_fit(Path(path)):
+        raise Unreadable(f"{path} is no file of {LARGEST_BYTES // 2**20} MiB at most")
     try:
         tokenizer = library.Tokenizer.from_file(path)
     except Exception as error:  # the library raises Exception itself
@@ -37,3 +42,8 @@ def load(path: str) -> CountTexts:
         return sum(map(len, found))
 
     return count
+
+
+def _is_fit(path: Path) -> bool:
+    """A device or a pipe would be read without end."""
+    return path.is_file() and path.stat().st_size <= LARGEST_BYTES

@@ -99,14 +99,18 @@ class EngineTransport(httpx.AsyncBaseTransport):
         return exchange
 
     def _target(self, text: str) -> Target:
-        url = httpx.URL(text)
+        try:
+            url = httpx.URL(text)
+        except httpx.InvalidURL as error:
+            raise httpx.UnsupportedProtocol(f"cannot reach {text}: {error}") from None
         if len(self._targets) >= URLS_KEPT:
             self._targets.clear()
         target = self._targets[text] = Target(self._pool(url), url.netloc, url.raw_path)
         return target
 
     def _pool(self, url: httpx.URL) -> Pool:
-        origin = Origin(url.scheme, url.host, url.port or PORTS.get(url.scheme, 0))
+        host = url.raw_host.decode("ascii")  # as it goes over the wire: `host` may be no IDN at all
+        origin = Origin(url.scheme, host, url.port or PORTS.get(url.scheme, 0))
         pool = self._pools.get(origin)
         if pool is None:
             pool = self._pools[origin] = self._new_pool(origin)

@@ -26,7 +26,8 @@ IPV4_AT_END = tuple(
     for each in ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96", "::/96")
 )
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
-HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?")
+LABEL = r"[A-Za-z0-9_]([A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+HOST = re.compile(rf"(?=.{{1,254}}$){LABEL}(\.{LABEL})*\.?")
 NUMBER_AT_END = re.compile(r"(.*\.)?(\d+|0[xX][0-9a-fA-F]*)\.?")
 
 
@@ -45,6 +46,8 @@ def endpoint_url(value: str) -> str:
         raise ValueError(f"not a URL ({error})") from error
     if parts.scheme not in ("http", "https") or not parts.hostname or port == 0:
         raise ValueError("it takes http://host:port/v1 or https://host/v1")
+    if "[" in parts.netloc and ":" not in parts.hostname:
+        raise ValueError("brackets stand round an IPv6 address only")
     _has_only_host_and_path(parts, value)
     no_metadata_host(parts.hostname)
     return value.rstrip("/")
@@ -102,8 +105,14 @@ def engine_variable(value: str) -> str:
     return value
 
 
+# What they mean differs from machine to machine, or by leap seconds.
+ODD_ZONES = re.compile(r"localtime|posixrules|Factory|right/.*")
+
+
 def zone_name(value: str) -> str:
     try:
+        if ODD_ZONES.fullmatch(value):
+            raise ValueError("not the same everywhere")
         ZoneInfo(value)
     except (ValueError, KeyError, OSError) as error:
         raise ValueError("it takes a time zone's name, such as Europe/Berlin or UTC") from error

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import (
     AfterValidator,
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Discriminator,
     Field,
@@ -210,8 +211,15 @@ class Tenant(Part):
     applications: list[Application] = []
 
 
+def _whole(value: object) -> object:
+    """1.0 and true equal 1, and a literal takes what equals it."""
+    if type(value) is not int:
+        raise ValueError("must be 1")
+    return value
+
+
 class Document(Part):
-    version: Literal[1]
+    version: Annotated[Literal[1], BeforeValidator(_whole)]
     lanes: list[Lane] = []
     tiers: list[Tier] = []
     pools: list[Pool] = []

@@ -77,13 +77,19 @@ def path_text(data: Any, loc: Loc) -> str:
             text += f"[{_label(data, part)}]"
         else:
             data = data.get(part) if isinstance(data, Mapping) else None
-            text += f".{part}" if text else part
+            text += f".{_shown(part)}" if text else _shown(part)
     return text
+
+
+def _shown(text: str) -> str:
+    """On one line of a terminal or a log: what does not print, or turns the writing round, as
+    Python writes it."""
+    return text if text.isprintable() else repr(text)[1:-1]
 
 
 def _label(item: Any, position: int) -> str | int:
     if isinstance(item, Mapping):
         for key in ("name", "model", "url"):
             if isinstance(item.get(key), str):
-                return str(item[key])[:80]
+                return _shown(item[key][:80])
     return position

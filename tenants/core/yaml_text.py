@@ -3,12 +3,14 @@
 1. Every place in the document has a line, so that a refusal can point at it.
 2. A key given twice, a second document, an anchor or a tag is refused, never silently resolved:
    what a person reads in the file is what is in force. Without anchors a small text cannot
-   unfold into a large document either.
+   unfold into a large document either. So with numbers that YAML 1.1 reads otherwise than people:
+   `017` would be 15, and `1:30` 90.
 3. `dump(parse(dump(x)))` is `dump(x)`, byte for byte.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,7 +25,11 @@ LARGEST = 16 * 2**20  # characters; a policy of 10 000 tenants takes about 4 mil
 MOST_VALUES = 500_000  # the same policy has about half of them; each takes some 10 µs to read
 MOST_ISSUES = 500
 
+NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 TOO_MANY = f"a policy has at most {MOST_VALUES:,} values"
+
+OTHER_BASE = re.compile(r"[-+]?(0[0-9_]+|[0-9_]+(:[0-9_.]+)+)")
+DIGITS = re.compile(r"[-+]?[0-9_]+")
 
 Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
@@ -59,6 +65,9 @@ def parse(text: str) -> Text:
         raise Invalid([_issue(line, f"not YAML: {error.problem or error.context}")]) from error
     except yaml.YAMLError as error:
         raise Invalid([_issue(None, f"not YAML: {error}")]) from error
+    except UnicodeEncodeError as error:
+        message = f"not text: {short(error.object[error.start])} is half of a character"
+        raise Invalid([_issue(None, message)]) from error
 
 
 def check_size(data: Any) -> None:
@@ -162,6 +171,13 @@ class _Reader:
 
     def _scalar(self, event: Any, loc: Loc) -> Any:
         tag = self._scalars.resolve(yaml.ScalarNode, event.value, event.implicit)
+        if tag in NUMBERS and OTHER_BASE.fullmatch(event.value):
+            message = f"{short(event.value)} is no plain number; write it in decimal, or in quotes"
+            self._refuse(event, loc, message)
+            return None
+        if tag in NUMBERS and DIGITS.fullmatch(event.value) and len(event.value) > LARGEST_BITS:
+            self._refuse(event, loc, f"{short(event.value)} cannot be read: too large a number")
+            return None
         try:
             value = self._scalars.construct_object(
                 yaml.ScalarNode(tag, event.value, event.start_mark, event.end_mark)

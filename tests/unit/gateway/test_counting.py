@@ -134,6 +134,12 @@ async def test_without_a_readable_file_the_estimate_stands_in_and_it_is_told(
     assert world.calls.counter.wants(world.calls.snapshot)  # it may be there next time
 
 
+async def test_what_could_be_read_without_end_is_not_read() -> None:
+    world = await by_file("/dev/zero")
+    assert (await world.ask()).status == 200
+    assert fault(world) == "/dev/zero is no file of 256 MiB at most"
+
+
 async def test_without_the_library_the_estimate_stands_in_and_it_is_told(
     words: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -125,6 +125,11 @@ BAD = [
         "lane 'standard' is not among the allowed_lanes: critical, batch",
     ),
     ("Asia/Tokyo", "Asia/Tokio", "timezone is 'Asia/Tokio': it takes a time zone's name"),
+    ("Asia/Tokyo", "localtime", "timezone is 'localtime': it takes a time zone's name"),
+    ("Asia/Tokyo", "right/UTC", "timezone is 'right/UTC': it takes a time zone's name"),
+    ("version: 1", "version: 1.0", "version is 1.0: must be 1"),
+    ("version: 1", "version: true", "version is true: must be 1"),
+    ("name: bricks", 'name: "a\\n\\u202eb"', r"line 31: tenants[a\n\u202eb].name: name is 'a\n"),
     ("Asia/Tokyo", "../../etc/passwd", "it takes a time zone's name"),
     (
         "lane: critical, weight: 3",

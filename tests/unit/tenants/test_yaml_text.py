@@ -23,7 +23,12 @@ REFUSED = [
     ("a: b: c", "line 1: not YAML"),
     ("\x00", "not YAML"),
     ("a: 2020-13-45", "line 1: a: '2020-13-45' cannot be read"),
-    ("a: " + "9" * 5000, "cannot be read"),
+    ("a: " + "9" * 5000, "cannot be read: too large a number"),
+    ("a: 017", "line 1: a: '017' is no plain number; write it in decimal, or in quotes"),
+    ("a: -0_1", "is no plain number"),
+    ("a: [1:30]", "line 1: a[0]: '1:30' is no plain number"),
+    ("a: 1:30.5", "is no plain number"),
+    ("a: 1 # \ud800", "not text: '\\ud800' is half of a character"),
     ("a: 0x" + "f" * 20_000, "cannot be read: too large a number"),
     ("[" * 25 + "]" * 25, "line 1: not YAML: nested deeper than 20"),
     ("[" * 200_000, "not YAML"),
@@ -36,6 +41,11 @@ def test_text_that_could_mean_something_else_is_refused(text: str, said: str) ->
     with pytest.raises(Invalid) as refused:
         parse(text)
     assert said in str(refused.value)
+
+
+def test_numbers_that_everybody_reads_alike_are_taken() -> None:
+    text = "[0, -0, 1_000, 0.5, 1.5e3, 1e+3, 0x1F, '017', '1:30', 10:30 h, 2020-01-01T10:30:00Z]"
+    assert parse(text).data[:9] == [0, 0, 1000, 0.5, "1.5e3", "1e+3", 31, "017", "1:30"]
 
 
 def test_a_text_past_all_measure_is_not_even_read() -> None:

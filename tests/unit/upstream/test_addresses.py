@@ -69,3 +69,11 @@ async def test_the_transport_opens_no_connection_there(
             )
     assert reached == ["127.0.0.1"]
     await client.aclose()
+
+
+@pytest.mark.parametrize("url", ["http://[v1.x]/v1", "http://xn--a-ecp.invalid/v1"])
+async def test_a_url_that_no_connection_can_be_made_to_fails_as_any_engine_does(url: str) -> None:
+    transport = EngineTransport()
+    with pytest.raises(httpx.TransportError):
+        await transport.ask("GET", url, [], b"", {"connect": 1.0, "pool": 1.0})
+    await transport.aclose()
