@@ -8,9 +8,10 @@ from metering.core import budgets, interactions, rates
 
 STATE = "fl:replicas:{accounts}:"  # what is of no tenant: who lives, and what is loaded
 LOADED = f"{STATE}loaded"
+MEMBERS = f"{STATE}alive"
 
 CONSTANTS = {
-    "MEMBERS": f"{STATE}alive",
+    "MEMBERS": MEMBERS,
     "SPAN": rates.SPAN,
     "EXACT": budgets.EXACT,
     "MOST_LOWS": budgets.MOST_LOWS,
