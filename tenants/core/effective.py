@@ -10,7 +10,7 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from tenants.core.document import Budget, Limits, Tenant, Tier
+from tenants.core.document import Budget, Document, Limits, Tenant, Tier
 from tenants.core.snapshot import SoftLimit
 
 Origin = Literal["tenant", "tier", "default"]
@@ -54,6 +54,15 @@ def matching(patterns: list[str], models: list[str]) -> frozenset[str]:
     if "*" in patterns:
         return frozenset(models)
     return frozenset(m for m in models if any(fnmatchcase(m, pattern) for pattern in patterns))
+
+
+def names_for(tenant: Tenant, document: Document) -> list[str]:
+    """What it may put into `model`: of each pool that it may use the model and its aliases, in the
+    document's order."""
+    tier = next(each for each in document.tiers if each.name == tenant.tier)
+    allowed = matching(patterns_of(tenant, tier), [pool.model for pool in document.pools])
+    pools = [pool for pool in document.pools if pool.model in allowed]
+    return [name for pool in pools for name in (pool.model, *pool.aliases)]
 
 
 def origins(tenant: Tenant, tier: Tier) -> dict[str, tuple[Any, Origin]]:

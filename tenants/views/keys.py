@@ -5,9 +5,11 @@ A tenant's people see their own tenant's keys here, and nothing of anybody else'
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
+from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db import transaction
@@ -18,6 +20,8 @@ from django.urls import reverse
 from django.utils import timezone
 
 from tenants import selectors
+from tenants.core.effective import names_for
+from tenants.core.first_call import with_curl, with_openai
 from tenants.errors import NotFound, PolicyRefused
 from tenants.forms import ExpiryForm, GraceForm, KeyForm
 from tenants.gate import viewer
@@ -119,7 +123,25 @@ def shown_once(request: HttpRequest, key: ApiKey, secret: str, what: str) -> Htt
     old = key.secrets.filter(accepted_until__gt=timezone.now()).order_by("-accepted_until").first()
     old_until = old.accepted_until if old else None
     context: dict[str, Any] = {"key": key, "secret": secret, "what": what, "old_until": old_until}
+    context |= first_calls(request, key.tenant.name, secret)
     return render(request, "tenants/key_secret.html", context)
+
+
+def first_calls(request: HttpRequest, tenant: str, secret: str) -> dict[str, Any]:
+    """Where the key works, with which models, and calls that are ready to paste. Beside a console
+    that runs apart from its gateways there is one address for both, as in deploy/, or another."""
+    here = settings.FAIRLANE_URL or request.build_absolute_uri("/")
+    base = f"{here.rstrip('/')}/v1"
+    document = selectors.current_document()
+    owner = next((each for each in document.tenants if each.name == tenant), None)
+    models = names_for(owner, document) if owner else []
+    calls = [
+        (label, of(base, secret, models[0]))
+        for label, of in (("curl", with_curl), ("Python, OpenAI's client", with_openai))
+        if models
+    ]
+    apart = os.environ.get("FAIRLANE_ROLE") == "console"
+    return {"base": base, "apart": apart, "models": models, "calls": calls}
 
 
 def rotate(request: HttpRequest, public_id: str) -> HttpResponse:

@@ -14,6 +14,7 @@ from tenants.core.diff import named
 from tests import builders
 from tests.acceptance.stack import until
 from tests.browser.conftest import ARTEFACTS
+from tests.browser.test_looks import looks
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -143,7 +144,9 @@ def test_a_key_is_made_and_its_secret_shown_once(
     page.get_by_role("button", name="Create key").click()
     secret = page.locator("#secret").inner_text()
     assert secret.startswith("fl_")
-    page.screenshot(path=ARTEFACTS / "flow-key.png", full_page=True)
+    for call in ("curl", "Python, OpenAI's client"):
+        expect(page.get_by_role("region", name=f"Call with {call}")).to_contain_text(secret)
+    assert list(looks(page, "flow-key")) == []
     page.get_by_role("link", name="Done").click()
     expect(page.get_by_role("row", name="browser bot")).to_contain_text("active")
     assert secret not in page.content()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
+from django.utils.html import escape
 
 from metering.models import TouchedMinute, UsageRow
 from metering.tasks import roll_up
@@ -179,3 +183,27 @@ def test_a_tenants_own_people_make_keys_up_to_a_bound_and_admins_past_it(
     assert ApiKey.objects.filter(revoked_at=None).count() == 2
     answer = admin.post("/api/v1/keys/", {"tenant": "acme"}, "application/json")
     assert answer.status_code == 201
+
+
+@pytest.mark.parametrize("role", ["admin", "tenant-admin"])
+def test_a_new_key_comes_with_its_base_url_its_models_and_calls_to_paste(
+    as_: Callable[[str], Client], role: str
+) -> None:
+    document = builders.policy()
+    document["pools"][0]["aliases"] = ["mini"]
+    document["pools"].append({**document["pools"][0], "model": "other", "aliases": []})
+    for tier in document["tiers"]:
+        tier["models"] = ["demo*"]
+    builders.apply_policy(document)
+    answer = as_(role).post("/new/key/", {"tenant": "acme", "name": "new"})
+    told = answer.context
+    assert told["base"] == "http://testserver/v1"
+    assert told["models"] == ["demo-chat", "mini"]
+    curl, python = (call for _, call in told["calls"])
+    address, *words = shlex.split(curl)[1:]
+    assert address == "http://testserver/v1/chat/completions"
+    assert f"Authorization: Bearer {told['secret']}" in words
+    assert json.loads(words[-1])["model"] == "demo-chat"
+    compile(python, "call", "exec")
+    assert told["secret"] in python
+    assert escape(curl) in answer.content.decode()
