@@ -6,13 +6,14 @@ Bounded queries: one row for each budget with a running window, and the records 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from django.db.models import Max, Sum
 
 from metering.core.accounts import LocalAccounts, PastUse
+from metering.core.record import TAKEN_FOR_DEAD
 from metering.core.windows import Window, window_at
 from metering.models import BudgetWindow, Correction, UsageRow
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
@@ -21,6 +22,7 @@ RATES_S = 61.0
 LONGEST_S = 600.0  # how far back burst budgets are looked up
 NOT_TAKEN = ("throttled", "rejected")
 LONGEST_OPEN = timedelta(days=1)  # that a request waits and runs
+LONGEST_KNOWN = timedelta(days=32)  # a budget's window is a month at most
 IDS_AT_ONCE = 500  # in one query
 
 
@@ -109,6 +111,18 @@ def read_served(
         ).values_list("request_id", "at", "lane", "tenant", "application", "cost"):
             served[tuple(whose)] += (cost if at < since else 0.0) - charged[id]
     return [(*whose, units) for whose, units in served.items() if units]
+
+
+def read_ended(ids: Sequence[str], at: datetime) -> dict[str, UsageRow]:
+    """The records of these requests, where they are those of their own gateways."""
+    known = UsageRow.objects.filter(at__gt=at - LONGEST_KNOWN).exclude(
+        throttle_reason=TAKEN_FOR_DEAD
+    )
+    return {
+        row.request_id: row
+        for first in range(0, len(ids), IDS_AT_ONCE)
+        for row in known.filter(request_id__in=ids[first : first + IDS_AT_ONCE])
+    }
 
 
 def newest_correction() -> int:

@@ -23,12 +23,18 @@ async def sweep(
     """Everything may be done twice: settling by its id, and the record too."""
     held = await accounts.held_by(replica, tenants)
     for tenant, request_id, entry in held:
-        if entry is None:
-            accounts.end_for_another(tenant, request_id)
-            continue
-        record = msgspec.json.decode(entry, type=OpenEntry).abandoned()
-        journal.ended(record)
-        tokens = record.prompt_tokens + record.completion_tokens
-        accounts.end_for_another(tenant, request_id, tokens, record.cost)
+        end_held(tenant, request_id, entry, accounts, journal)
     await accounts.ask("leave", replica=replica)
     log.warning("ended what a dead gateway held", replica=replica, requests=len(held))
+
+
+def end_held(
+    tenant: str, request_id: str, entry: str | None, accounts: SharedAccounts, journal: Journal
+) -> None:
+    if entry is None:
+        accounts.end_for_another(tenant, request_id)
+        return
+    record = msgspec.json.decode(entry, type=OpenEntry).abandoned()
+    journal.ended(record)
+    tokens = record.prompt_tokens + record.completion_tokens
+    accounts.end_for_another(tenant, request_id, tokens, record.cost)

@@ -29,6 +29,7 @@ class Membership:
         self._gateway = gateway
         self._accounts = accounts
         self.live: list[str] = []
+        self.known: list[str] = []  # and those whose end is being done
 
     @property
     def leads(self) -> bool:
@@ -76,7 +77,7 @@ class Membership:
         if not known:
             return Heard(False, [])
         gone, loaded, live = more
-        self.live = sorted(live)
+        self.live, self.known = sorted(live), [*live, *gone]
         return Heard(bool(loaded), gone)
 
 

@@ -36,6 +36,7 @@ from gateway.shared.governor import NotLoaded, SharedGovernor
 from gateway.shared.library import AccountsLine, whole_library
 from gateway.shared.membership import Membership, heard_of, new_name
 from gateway.shared.moving import Moving
+from gateway.shared.tending import Tending
 from gateway.state import Change, InThread, Shown, Step
 from metering.core.cut import Cut
 from metering.journal import Journal, OpenEntry
@@ -118,6 +119,7 @@ class SharedState:
         self._members = Membership(self._gateway, self.accounts)
         self._books = Books(self.accounts, self._in_thread)
         self._counters = VirtualCounters(self.scheduler, self._in_thread)
+        self._tending = Tending(self.accounts, self._in_thread)
         self._shared = SharedGovernor(self.accounts, self.scheduler)
         try:
             await self.scheduler.start()
@@ -320,6 +322,12 @@ class SharedState:
         elif self.mode == "shared" and self._members.leads:
             await self._books.follow(self._snapshot)
             await self._counters.keep()
+            await self._tend()
+
+    async def _tend(self) -> None:
+        assert self._journal is not None
+        tenants = sorted(self._snapshot.tenants)
+        await self._tending.tend(tenants, self._members.known, self._journal)
 
     async def _follow_ledger(self, apart: Apart) -> None:
         at = datetime.now(UTC)

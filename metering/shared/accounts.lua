@@ -19,8 +19,7 @@ local function claim_burst(p, claim, h, b, i, now)
 end
 
 local function claim_sustained(p, claim, h, b, i, now)
-  local acct = load_account(p, b.account)
-  local c = counter_at(acct, b, h.at, now)
+  local acct, c = counter_here(p, b, h.at, now)
   local amount = need(c, b.cost, h.cost, h.ceiling)
   claim.sustained[#claim.sustained + 1] = { b.account, acct, c, amount or h.cost }
   if amount then return nil end
@@ -56,7 +55,7 @@ local function take(p, h, use, claim, now)
     of = h.replica, tokens = tokens, cost = h.cost, bursts = {}, sustained = {},
     demote = claim.demote, alerts = claim.alerts, goes_on = claim.goes_on,
   }
-  r.slot = add(use, now, 1, tokens, tokens)
+  r.slot = add(use, now, h.adopt and was_counted(use, now) and 0 or 1, tokens, tokens)
   for _, it in ipairs(claim.sustained) do
     local c, amount = it[3], it[4]
     c.reserved = c.reserved + amount
@@ -85,6 +84,7 @@ local function reserve(p, h, now)
     end
     return { 'admitted', rates(use, now), r.demote, r.alerts, r.goes_on, r.tokens }
   end
+  if not whole(p, use) then use = mend(p, use, now) end
   if h.adopt and call('HEXISTS', p .. 'guessed', h.id) == 1 then
     return { 'admitted', rates(use, now), false, {}, false, 0 } -- `end_anew` follows
   end
@@ -130,10 +130,12 @@ local function charge(p, m, now)
     r.cost = m.cost
     for _, it in ipairs(r.bursts) do
       local bucket = load_bucket(p, it[1], nil, now)
-      note_low(bucket)
-      bucket.used = bucket.used + more
-      bucket.reserved = bucket.reserved + more
-      save_bucket(p, it[1], bucket)
+      if it[2] >= bucket.first then
+        note_low(bucket)
+        bucket.used = bucket.used + more
+        bucket.reserved = bucket.reserved + more
+        save_bucket(p, it[1], bucket)
+      end
     end
     for _, it in ipairs(r.sustained) do
       if m.cost > it[3] then
@@ -166,19 +168,26 @@ local function settle_budgets(p, r, cost, at, now)
   end
 end
 
--- What was ended for a gateway that was taken for dead is known for a while, at what it was settled.
-local function note_guess(p, m, r)
-  local guess = { slot = r.slot, tokens = m.tokens, cost = m.cost, sustained = r.sustained }
+-- What was ended for a gateway that was taken for dead is known until its windows are over, at what it
+-- was settled.
+local function note_guess(p, m, r, now)
+  local guess = { slot = r.slot, tokens = m.tokens, cost = m.cost, sustained = r.sustained, at = now }
+  local seconds = math.max(GUESSED_S, call('TTL', p .. 'guessed'))
+  for _, it in ipairs(r.sustained) do
+    local c = counter_by_id(load_account(p, it[1]), it[2])
+    if c then seconds = math.max(seconds, math.ceil((c.to - m.at) / MICRO)) end
+  end
   call('HSET', p .. 'guessed', m.id, pack(guess))
-  call('EXPIRE', p .. 'guessed', GUESSED_S)
+  call('EXPIRE', p .. 'guessed', string.format('%.0f', seconds))
 end
 
--- That gateway was only paused, and tells what it really was. A burst budget refills in any case.
+-- It is known now what it really was, from that gateway (it was only paused) or from its record. What
+-- counts is the first that tells. A burst budget refills in any case.
 local function end_anew(p, m, now)
   local raw = call('HGET', p .. 'guessed', m.id)
-  if not raw then return 0 end
-  local guess = unpack(raw)
-  call('HDEL', p .. 'guessed', m.id)
+  local guess = raw and unpack(raw)
+  if not guess or guess.done or m.guess then return 0 end
+  call('HSET', p .. 'guessed', m.id, pack({ done = true }))
   local use = load_use(p, now)
   correct_slot(use, guess.slot, 3, m.tokens - guess.tokens)
   save_use(p, use)
@@ -198,7 +207,7 @@ local function finish(p, m, now, requests)
   local r = reservation(p, m.id)
   if not r then return end_anew(p, m, now) end
   call('HDEL', p .. 'open', m.id)
-  if m.guess then note_guess(p, m, r) end
+  if m.guess then note_guess(p, m, r, now) end
   local use = load_use(p, now)
   use.open = use.open - 1
   correct_slot(use, r.slot, 2, requests)
@@ -228,12 +237,11 @@ local function asked(p, m)
   end
 end
 
--- what a gateway that is gone still holds: {id, entry or false} of each
+-- what a gateway that is gone still holds: {id, entry or false} of each; without one, what all hold
 local function held(p, m)
-  local found, all = {}, call('HGETALL', p .. 'open')
-  for i = 1, #all, 2 do
-    local r = unpack(all[i + 1])
-    if r.of == m.replica then found[#found + 1] = { all[i], r.entry or false } end
+  local found = {}
+  for id, r in pairs(reservations(p)) do
+    if not m.replica or r.of == m.replica then found[#found + 1] = { id, r.entry or false } end
   end
   return found
 end
@@ -264,14 +272,14 @@ end
 
 -- What is settled here is in the ledger later, never earlier: a counter that stays below the ledger
 -- has missed something. Returns what each lacks; it is raised by `most` of that at most. Not where a
--- correction came that the caller's figures do not contain.
+-- correction came that the caller's figures do not contain. m.gone: only what is not here at all.
 local function floor(p, m, now)
   local lacks = {}
   for i, b in ipairs(m.budgets) do
-    local acct = load_account(p, b.account)
-    local c = counter_at(acct, b, m.at, now)
+    local acct, c, gone = counter_here(p, b, m.at, now)
     lacks[i] = 0
-    if acct.corrected <= m.newest and c.from <= m.at and m.at < c.to and b.used > c.used then
+    if gone and c.holds > 0 then save_account(p, b.account, acct, m.at, now) end
+    if (gone or not m.gone) and acct.corrected <= m.newest and c.from <= m.at and m.at < c.to and b.used > c.used then
       lacks[i] = b.used - c.used
       c.used = math.min(b.used, c.used + (b.most or lacks[i]))
       acct.corrected = m.newest
@@ -283,26 +291,30 @@ end
 
 -- an entry of the ledger, once, whichever gateway tells of it
 local function correct(p, m, now)
-  local acct = load_account(p, m.account)
+  local acct, c = counter_here(p, m, m.at, now)
   if m.id <= acct.corrected then return end
-  local c = counter_at(acct, m, m.at, now)
   if c.from <= m.at and m.at < c.to then c.used = math.max(0, c.used + m.units) end
   acct.corrected = m.id
   save_account(p, m.account, acct, m.at, now)
 end
 
--- the finished requests of the last minutes, oldest first
+-- the finished requests of the last minutes, oldest first; what is here has them
 local function past(p, m, now)
-  local use = load_use(p, now - 10 * SPAN)
+  local known, use = {}, load_use(p, now - 10 * SPAN)
+  known[p .. 'use'] = call('EXISTS', p .. 'use')
   for _, it in ipairs(m.past) do
     local when = now - it.age
     add(use, when, 1, it.tokens, 0)
     for _, b in ipairs(it.bursts) do
-      local bucket = load_bucket(p, b.account, b.refill or 0, when)
-      settle_burst(bucket, take_burst(bucket, it.cost), it.cost, it.cost)
-      save_bucket(p, b.account, bucket)
+      known[b.account] = known[b.account] or call('EXISTS', p .. 'burst:' .. b.account)
+      if known[b.account] == 0 then
+        local bucket = load_bucket(p, b.account, b.refill or 0, when)
+        settle_burst(bucket, take_burst(bucket, it.cost), it.cost, it.cost)
+        save_bucket(p, b.account, bucket)
+      end
     end
   end
+  if known[p .. 'use'] == 1 then return end
   advance(use, now)
   save_use(p, use)
 end
@@ -314,7 +326,7 @@ end
 
 return {
   reserve = reserve, charge = charge, settle = settle, release = release, asked = asked,
-  held = held, shown = shown, windows = windows, floor = floor, correct = correct, past = past,
+  held = held, look = look, unload = unload, shown = shown, windows = windows, floor = floor, correct = correct, past = past,
   rates = function(p, m, now) return rates(load_use(p, now), now) end,
   beat = beat, leave = leave, begin_load = begin_load, loaded = loaded, seen = seen, clock = clock,
 }

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from metering.core.accounts import PastUse
 from metering.core.hold import Admitted, Hold, RateState, Refused
@@ -36,6 +36,15 @@ class Line(Protocol):
     ) -> None:
         """`then` gets the answer. With `failed` it is given up once the server has been out of
         reach for a while; without, it is sent until it has arrived."""
+
+
+class Look(NamedTuple):
+    """What is to be done about a tenant (mending.lua)."""
+
+    tenant: str
+    lost: bool  # reservations are missing there, which their gateways have to tell again
+    strange: list[tuple[str, str, str | None]]  # of no known gateway: id, whose it is, its entry
+    guessed: list[tuple[str, float]]  # settled by an estimate: id, how many seconds ago
 
 
 class SharedAccounts:
@@ -153,17 +162,19 @@ class SharedAccounts:
         newest: int,
         at: datetime,
         most: Mapping[str, float] | None = None,
+        *,
+        gone: bool = False,
     ) -> dict[str, float]:
         """Raise counters that are below the ledger, by `most` of an account at most (None: to what
         the ledger says); account → what it lacked. `used` is by tenant, with the corrections up to
-        `newest` contained."""
+        `newest` contained. `gone`: only those that the server does not have."""
         calls = []
         for tenant, budgets in used.items():
             given = [
                 (policy, amount, None if most is None else most.get(policy.account, 0.0))
                 for policy, amount in budgets.items()
             ]
-            message = wire.ledger_says(given, newest, at, self._windows)
+            message = wire.ledger_says(given, newest, at, self._windows, gone)
             calls.append(("floor", prefix(tenant), message))
         answers = await self.call_all(calls)
         return {
@@ -229,6 +240,27 @@ class SharedAccounts:
             for tenant, found in zip(tenants, answers, strict=True)
             for request_id, entry in found
         ]
+
+    async def open_of(self, tenant: str) -> list[tuple[str, str | None]]:
+        """All that is open, whoever's it is: request, and its entry where an engine was asked."""
+        found = await self.call("held", prefix(tenant), wire.encode({}))
+        return [(request_id, entry or None) for request_id, entry in found]
+
+    async def look(self, tenants: Sequence[str], known: Sequence[str]) -> list[Look]:
+        """`known`: gateways that live, or whose end is being done."""
+        message = wire.encode({"known": known})
+        answers = await self.call_all([("look", prefix(tenant), message) for tenant in tenants])
+        return [
+            Look(
+                tenant, bool(lost), [(id, of, entry or None) for id, of, entry in strange], guessed
+            )
+            for tenant, (lost, strange, guessed) in zip(tenants, answers, strict=True)
+        ]
+
+    def known_now(self, tenant: str, request_id: str, tokens: int, cost: float) -> None:
+        """What was settled by an estimate has a record of its own now. Counts once."""
+        message = wire.ending(request_id, tokens, cost, datetime.now(UTC))
+        self._line.send(("settle", prefix(tenant), message))
 
     def end_for_another(
         self, tenant: str, request_id: str, tokens: int = 0, cost: float | None = None

@@ -15,9 +15,14 @@ local function drain(bucket, refill, now)
   end
 end
 
+-- `first`: no reservation of before has its number, should this bucket be in the place of a lost one
 local function load_bucket(p, account, refill, now)
   local bucket = load(p .. 'burst:' .. account)
-    or { used = 0, reserved = 0, holds = 0, touched = now, refill = 0, next = 0, lows = {} }
+  if not bucket then
+    local first = math.floor(now * MICRO)
+    bucket = { used = 0, reserved = 0, holds = 0, touched = now, refill = 0, lows = {},
+      next = first, first = first }
+  end
   drain(bucket, refill or bucket.refill, now)
   return bucket
 end
@@ -70,6 +75,11 @@ local function refund(bucket, number, amount)
 end
 
 local function settle_burst(bucket, number, held, actual)
+  if number < bucket.first then -- taken from one that is gone
+    note_low(bucket)
+    bucket.used = bucket.used + actual
+    return
+  end
   bucket.holds = bucket.holds - 1
   bucket.reserved = bucket.holds > 0 and bucket.reserved - held or 0
   if actual >= held then

@@ -20,7 +20,7 @@ CONSTANTS = {
     "MOST_OPEN": interactions.MOST_OPEN,
 }
 
-PARTS = ("storage", "minute", "budgets", "replicas", "accounts")
+PARTS = ("storage", "minute", "budgets", "replicas", "mending", "accounts")
 
 # keys: a tenant's prefix, or STATE; arguments: `verb message`, and in tests the time
 REGISTER = """

@@ -115,7 +115,12 @@ end
 local function take_call(p, name, now)
   forget_calls(p, now)
   local calls = tonumber(call('HGET', p .. 'calls', name) or nil)
-  if not calls and call('HLEN', p .. 'calls') >= MOST_OPEN then return false end
+  local open = calls and 0 or call('HLEN', p .. 'calls')
+  if open ~= 0 and open ~= call('ZCARD', p .. 'latest') then -- one of the two is gone
+    call('DEL', p .. 'calls', p .. 'latest')
+    open = 0
+  end
+  if open >= MOST_OPEN then return false end
   local latest = calls and tonumber(call('ZSCORE', p .. 'latest', name)) or now
   call('HSET', p .. 'calls', name, calls and calls < MOST_CALLS and calls + 1 or 1)
   call('ZADD', p .. 'latest', string.format('%.17g', math.max(now, latest)), name)

@@ -50,6 +50,15 @@ local function loaded(p, m)
   return true
 end
 
+local MOST_UNLOADS, A_WHILE_S = 5, 60
+
+-- All gateways come back, and tell of what they hold; a few times a minute at most.
+local function unload(p)
+  local times = call('INCR', p .. 'unloads')
+  if times == 1 then call('EXPIRE', p .. 'unloads', A_WHILE_S) end
+  return times <= MOST_UNLOADS and call('DEL', p .. 'loaded') == 1
+end
+
 -- The newest correction that is in the counters; `newest` raises it.
 local function seen(p, m)
   local known = tonumber(call('GET', p .. 'seen') or nil) or 0

@@ -162,15 +162,16 @@ def ledger_says(
     newest: int,
     at: datetime,
     windows: Windows,
+    gone: bool = False,
 ) -> bytes:
     """Of `floor`: budget, what the ledger says, by how much to raise it at most (None: all of it).
-    `newest` is the correction up to which they are contained."""
+    `newest` is the correction up to which they are contained. `gone`: only what is not there."""
     given = []
     for policy, amount, most in used:
         message = windows.message(policy, at, amount)
         message.most = most
         given.append(message)
-    return encode({"budgets": given, "newest": newest, "at": micros(at)})
+    return encode({"budgets": given, "newest": newest, "at": micros(at), "gone": gone})
 
 
 def correction(

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import valkey
 
-from gateway.shared import books, counters
+from gateway.shared import books, counters, tending
 from gateway.shared import state as shared_state
 from metering.restore import LedgerSays, Used
 from scheduling import kept
@@ -49,6 +49,19 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> list[Used]:
 
 
 @pytest.fixture
+def ended(ledger: list[Used], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """And of requests, by their own gateways: what a test puts here."""
+    found: dict[str, Any] = {}
+
+    def read_ended(ids: list[str], _: Any) -> dict[str, Any]:
+        return {id: found[id] for id in ids if id in found}
+
+    monkeypatch.setattr(books, "read_ended", read_ended)
+    monkeypatch.setattr(tending, "read_ended", read_ended)
+    return found
+
+
+@pytest.fixture
 def rows(monkeypatch: pytest.MonkeyPatch) -> dict[str, kept.Found]:
     """What is kept there of pools' counters; the ledger has nothing since."""
     found: dict[str, kept.Found] = {}
@@ -65,6 +78,7 @@ async def start(
     redis: RedisServer,
     ledger: list[Used],
     rows: dict[str, kept.Found],
+    ended: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> AsyncIterator[Start]:
     monkeypatch.setattr(shared_state, "FLOOR_S", 0.1)

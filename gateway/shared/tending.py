@@ -1,0 +1,79 @@
+"""What one gateway does for all now and then: it looks at each tenant's keys on the server.
+
+1. A reservation of no gateway that lives, or whose end is being done, is nobody's: it is ended as a
+   dead gateway's are (dead.py). That it is so is seen twice, for a gateway that has just come is
+   not known yet.
+2. Where reservations are missing (a key was deleted, or evicted), all gateways tell of theirs
+   again.
+3. What was settled by an estimate is settled by its own record once the ledger has that: its
+   gateway was killed between writing it and telling the server, and its journal has been
+   recovered since.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import structlog
+
+from gateway.shared.dead import end_held
+from gateway.state import InThread
+from metering.journal import Journal
+from metering.restore import read_ended
+from metering.shared.accounts import Look, SharedAccounts
+
+PAUSE_S = 0.003  # for each tenant
+OFTEN_S, SELDOM_S = 120.0, 60.0  # after so long an estimate's record is looked for so seldom
+
+log = structlog.get_logger("fairlane.gateway")
+
+
+class Tending:
+    def __init__(self, accounts: SharedAccounts, in_thread: InThread) -> None:
+        self._accounts = accounts
+        self._in_thread = in_thread
+        self._due = 0.0
+        self._seldom_due = 0.0
+        self._strange: set[tuple[str, str, str]] = set()  # tenant, request and gateway, last time
+
+    async def tend(self, tenants: Sequence[str], known: Sequence[str], journal: Journal) -> None:
+        """
+        Raises:
+            StateUnavailable
+        """
+        if time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + PAUSE_S * len(tenants)
+        looks = await self._accounts.look(tenants, known)
+        self._end_strange(looks, journal)
+        if any(look.lost for look in looks) and await self._accounts.ask("unload"):
+            log.error("reservations were missing on the server, all gateways tell of theirs again")
+        await self._settle_guessed(looks)
+
+    def _end_strange(self, looks: Sequence[Look], journal: Journal) -> None:
+        before, self._strange = self._strange, set()
+        for look in looks:
+            for request_id, gateway, entry in look.strange:
+                one = look.tenant, request_id, gateway
+                if one in before:
+                    end_held(look.tenant, request_id, entry, self._accounts, journal)
+                    log.warning("ended what a forgotten gateway held", replica=gateway)
+                self._strange.add(one)
+
+    async def _settle_guessed(self, looks: Sequence[Look]) -> None:
+        now = time.monotonic()
+        newest = OFTEN_S if now < self._seldom_due else float("inf")
+        if newest > OFTEN_S:
+            self._seldom_due = now + SELDOM_S
+        owners = {id: look.tenant for look in looks for id, age_s in look.guessed if age_s < newest}
+        if not owners:
+            return
+        at = datetime.now(UTC)
+        rows = await self._in_thread(lambda: read_ended(list(owners), at))
+        for id, row in rows.items():
+            tokens = row.prompt_tokens + row.completion_tokens
+            self._accounts.known_now(owners[id], id, tokens, row.cost)
+        if rows:
+            log.warning("settled by their records what dead gateways held", requests=len(rows))
