@@ -30,7 +30,6 @@ class BoundedHttp(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._fields_bytes = 0  # of this message's headers and trailers
         self._unused_bytes = 0  # read since anything last came of it
         self._in_body = False
         self._fault = ""  # of the request, where more can be said than that it has one
@@ -62,19 +61,20 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
-        self._fields_bytes = 0
         self.scope["extensions"] = self._extensions
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        self._fields_bytes += len(name) + len(value)
-        if self._fields_bytes > HEAD_BYTES:
-            raise ValueError("the head of the request is too large")  # answered as any bad request
         if not self._in_body:  # a trailer is no header: a proxy in front has not looked at it
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._heard()
-        hosts = sum(name == b"host" for name, _ in self.headers)
+        size = hosts = 0
+        for name, value in self.headers:
+            size += len(name) + len(value)
+            hosts += name == b"host"
+        if size > HEAD_BYTES:  # that came in one read; else `data_received` has seen it
+            raise ValueError("the head of the request is too large")  # answered as any bad request
         if hosts > 1 or (not hosts and self.parser.get_http_version() != "1.0"):
             self._fault = HOSTS
             raise ValueError(HOSTS)
@@ -103,13 +103,10 @@ class BoundedHttp(HttpToolsProtocol):
             return False
         if cycle.scope["method"] == "HEAD":
             return False
-        parts = [STATUS_LINE[200]]
-        for name, value in (*self.server_state.default_headers, *head):
-            parts += (name, b": ", value, b"\r\n")
+        lines = [b"%b: %b\r\n" % each for each in (*self.server_state.default_headers, *head)]
         if not cycle.keep_alive:
-            parts.append(b"connection: close\r\n")
-        parts += (b"\r\n", body)
-        self._out.write_whole(b"".join(parts))
+            lines.append(b"connection: close\r\n")
+        self._out.write_whole(b"".join((STATUS_LINE[200], *lines, b"\r\n", body)))
         cycle.response_started = cycle.response_complete = True
         cycle.message_event.set()
         if not cycle.keep_alive:

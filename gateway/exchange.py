@@ -67,11 +67,12 @@ class Exchange:
         parts: list[bytes] = []
         size = 0
         loop = asyncio.get_running_loop()
+        task = self._task = current_task()
         self._alarm = alarm = Alarm(loop, self._lose_patience)
         began = loop.time()
         while True:
             alarm.set(due(began, size))
-            message = await self._part(size)
+            message = await self._part(task, size)
             if message["type"] == "http.disconnect":
                 raise HungUp
             part: bytes = message.get("body", b"")
@@ -87,8 +88,7 @@ class Exchange:
                 return parts[0] if len(parts) == 1 else b"".join(parts)
             take(len(part))
 
-    async def _part(self, size: int) -> Message:
-        task = self._task = current_task()
+    async def _part(self, task: asyncio.Task[Any], size: int) -> Message:
         cancels = task.cancelling()
         try:
             return await self._receive()

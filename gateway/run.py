@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from math import inf
 
+import msgspec
 from msgspec.structs import replace
 
 from gateway.admission import Plan
@@ -34,8 +34,7 @@ def new_request_id() -> str:
     return f"{time.time_ns() // 1_000_000:012x}{_dice.getrandbits(80):020x}"
 
 
-@dataclass(slots=True)
-class Run:
+class Run(msgspec.Struct):
     """Times in monotonic seconds but `at`. `asked` once an engine may have begun to work for it,
     `answering` once the engine has accepted it (its answer began with 200)."""
 

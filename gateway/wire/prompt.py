@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
 
@@ -25,19 +24,19 @@ _SCHEMAS = frozenset({"tools", "functions", "documents", "chat_template_kwargs"}
 _IN_MESSAGE = ("tool_calls", "function_call", "tools")
 
 
-@dataclass(slots=True)
-class Prompt:
+class Prompt(msgspec.Struct):
     text_bytes: int = 0
     tokens: int = 0  # of token arrays, exact
     prompts: int = 1
     messages: int = 0
     media: int = 0  # parts that are not text: images, audio, video, files
-    lead: list[str] = field(default_factory=list)
+    lead: list[str] = msgspec.field(default_factory=list)
     texts: list[str] | None = None  # whose bytes are counted, where they were collected
 
     def prefix(self) -> int:
         """A hash of the leading text, never 0 (which means unknown)."""
-        text = "\x00".join(self.lead)[:PREFIX_BYTES].encode("utf-8", "surrogatepass")
+        lead = [text[:PREFIX_BYTES] for text in self.lead]
+        text = "\x00".join(lead)[:PREFIX_BYTES].encode("utf-8", "surrogatepass")
         digest = blake2b(text[:PREFIX_BYTES], digest_size=8).digest()
         return int.from_bytes(digest, "big") >> 1 or 1  # fits a signed 64-bit column
 
@@ -53,11 +52,11 @@ def of_chat(body: dict[str, Any]) -> Prompt:
         texts = [role]
         prompt.media += contents(message, index, texts)
         for text in texts:
-            prompt.text_bytes += size_of(text)
+            prompt.text_bytes += len(text) if text.isascii() else size_of(text)
         if len(message) > 2:  # role and content are all that nearly every message has
             prompt.text_bytes += _extras(message)
         if leading:
-            prompt.lead += [text[:PREFIX_BYTES] for text in texts]
+            prompt.lead += texts
             leading = role != "user"
     if not _SCHEMAS.isdisjoint(body):
         prompt.text_bytes += sum(encoded_size(body[name]) for name in _SCHEMAS if body.get(name))

@@ -40,7 +40,7 @@ class SlidingWindow:
 
     def add(self, now: float, amount: int) -> int:
         """Returns the slot, for a later `correct`."""
-        slot = self.advance(now)
+        slot = self._latest if now < self._latest + 1 else self.advance(now)
         self._slots[slot] = self._slots.get(slot, 0) + amount
         self.total += amount
         return slot
