@@ -81,6 +81,7 @@ access = [
     page("new/key/", keys.create, "keys.edit", name="key-new"),
     page("keys/<str:public_id>/rotate/", keys.rotate, "keys.edit", name="key-rotate"),
     page("keys/<str:public_id>/expire/", keys.expire, "keys.edit", name="key-expire"),
+    page("keys/<str:public_id>/budgets/", keys.budgets, "keys.edit", name="key-budgets"),
     page("keys/<str:public_id>/revoke/", keys.revoke, "keys.edit", name="key-revoke"),
     page("keys/revoke/", keys.revoke_many, "keys.edit", name="keys-revoke"),
     page("audit/", audit.audit, "audit.view", name="audit"),

@@ -26,9 +26,11 @@ from tenants.api.schemas import (
     RevokeKeys,
     RotateKey,
 )
+from tenants.core.issue import refused
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
 from tenants.models import ApiKey
+from tenants.selectors import budget_of
 from tenants.services.state import bump
 
 
@@ -39,7 +41,8 @@ def with_secret(key: ApiKey, secret: str, status: int) -> Response:
 
 def etag(key: ApiKey) -> str:
     """Of what an edit can change; not of when it was used last."""
-    text = repr([getattr(key, field) for field in ("public_id", "expires_at", "revoked_at")])
+    fields = [getattr(key, field) for field in ("public_id", "expires_at", "revoked_at")]
+    text = repr([*fields, *map(budget_of, key.budgets.all())])
     return sha256(text.encode()).hexdigest()[:16]
 
 
@@ -84,7 +87,7 @@ class Key(KeyApi):
 
     @says(
         "key_change",
-        "Let a key expire, or not",
+        "Change when a key expires, or its own budgets",
         {200: KeyOut} | RACES,
         IF_MATCH,
         body=EditKey,
@@ -93,11 +96,18 @@ class Key(KeyApi):
         self.own(public_id, "keys.edit")
         self.if_match()
         asked, by = self.order(EditKey)
+        given = asked.model_fields_set - {"reason"}
+        if not given:
+            raise refused("body", None, "it takes expires_days, budgets, or both")
         with transaction.atomic():
             bump()  # every change of a key waits for this row
             self.check_seen(etag(self.own(public_id, "keys.edit")), f"key {public_id!r}")
-            key = services.expire_key(public_id, asked.expires_days, **by)
-        return self.answer(key)
+            if "expires_days" in given:
+                services.expire_key(public_id, asked.expires_days, **by)
+            if "budgets" in given:
+                own = [budget.model_dump(exclude_none=True) for budget in asked.budgets]
+                services.set_key_budgets(public_id, own, **by)
+        return self.answer(self.own(public_id, "keys.edit"))
 
 
 class Rotate(KeyApi):

@@ -58,7 +58,12 @@ class RotateKey(Reason):
 
 
 class EditKey(Reason):
-    expires_days: Annotated[float | None, Field(description="From now on; null: never.")]
+    """What is left out stays; at least one is given."""
+
+    expires_days: Annotated[float | None, Field(description="From now on; null: never.")] = None
+    budgets: Annotated[
+        list[Budget], Field(description="All that it is to have of its own, beside the tenant's.")
+    ] = []
 
 
 class RevokeKeys(Reason):

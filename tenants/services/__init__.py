@@ -9,7 +9,14 @@ from tenants.errors import Conflict, NotAllowed, NotFound, PolicyRefused
 from tenants.services.actors import Actor, Source, actor_for, require
 from tenants.services.audit import record_counter
 from tenants.services.documents import Applied, apply_document, read_document, rollback
-from tenants.services.keys import create_key, expire_key, note_use, revoke_key, rotate_key
+from tenants.services.keys import (
+    create_key,
+    expire_key,
+    note_use,
+    revoke_key,
+    rotate_key,
+    set_key_budgets,
+)
 from tenants.services.objects import (
     create_object,
     delete_object,
@@ -74,5 +81,6 @@ __all__ = [
     "rollback",
     "rotate_key",
     "set_enabled",
+    "set_key_budgets",
     "set_role",
 ]

@@ -1,4 +1,4 @@
-"""API keys: made, rotated, revoked. The secret is returned once and stored nowhere.
+"""API keys: made, changed, rotated, revoked. The secret is returned once and stored nowhere.
 
 1. A key's id stays through every rotation; the old secret works until its grace ends.
 2. Each change bumps the version, so that every gateway takes it in within a second.
@@ -23,6 +23,7 @@ from tenants.core.keys import BASE62, ID_ALPHABET, ID_LENGTH, SECRET_LENGTH, dig
 from tenants.core.validation import validate_budgets
 from tenants.errors import NotFound
 from tenants.models import ApiKey, Application, Budget, KeySecret, Tenant
+from tenants.selectors import budget_of
 from tenants.services.actors import Actor, require
 from tenants.services.audit import record
 from tenants.services.projection import budget_row
@@ -120,6 +121,36 @@ def expire_key(
         said = [None if each is None else each.isoformat() for each in (old, expires_at)]
         record(actor, "key", public_id, field="expires_at", old=said[0], new=said[1], reason=reason)
         announce(version)
+    return key
+
+
+def set_key_budgets(
+    public_id: str,
+    budgets: Sequence[Mapping[str, Any]],
+    *,
+    actor: Actor,
+    reason: str = "",
+) -> ApiKey:
+    """All budgets of the key, in place of those that it has. One that keeps its name keeps what
+    was used of it.
+
+    Raises:
+        NotFound: there is no such key.
+        PolicyRefused: it is revoked, or a budget is wrong.
+    """
+    new = validate_budgets(list(budgets))
+    with transaction.atomic():
+        version = bump()
+        key = _key(public_id, actor)
+        if key.revoked_at is not None:
+            raise _refused("key", public_id, f"key {public_id} is revoked; make a new one")
+        old = [budget_of(row) for row in key.budgets.all()]
+        if old != new:
+            key.budgets.all().delete()
+            Budget.objects.bulk_create([Budget(**budget_row(part, key_id=key.pk)) for part in new])
+            was, now = _told(old), _told(new)
+            record(actor, "key", public_id, field="budgets", old=was, new=now, reason=reason)
+            announce(version)
     return key
 
 
@@ -235,8 +266,12 @@ def _said(key: ApiKey, budgets: Sequence[BudgetPart]) -> dict[str, Any]:
     if key.expires_at:
         said["expires_at"] = key.expires_at.isoformat()
     if budgets:
-        said["budgets"] = [part.model_dump(exclude_defaults=True) for part in budgets]
+        said["budgets"] = _told(budgets)
     return said
+
+
+def _told(budgets: Sequence[BudgetPart]) -> list[dict[str, Any]]:
+    return [part.model_dump(exclude_defaults=True) for part in budgets]
 
 
 def _refused(field: str, value: object, message: str) -> Invalid:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 from django.conf import settings
@@ -24,16 +25,23 @@ from tenants.core.effective import names_for
 from tenants.core.first_call import with_curl, with_openai
 from tenants.errors import NotFound, PolicyRefused
 from tenants.forms import ExpiryForm, GraceForm, KeyForm
+from tenants.forms.rows import Budgets
+from tenants.forms.sheet import BUDGET_NOTE, as_fields
 from tenants.gate import viewer
 from tenants.models import ApiKey
 from tenants.models.keys import SOON
 from tenants.services import keys as services
+from tenants.services.state import bump
 from tenants.views.answers import actor, confirm, reason
 
 PAGE = 50
 MOST_AT_ONCE = 200
 SUGGESTED = 500  # names of applications
 EVERYTHING = "all"
+STALE = (
+    "Somebody else changed these budgets meanwhile. What you typed is kept below; look at the "
+    "audit, then save again to put it in place of theirs."
+)
 
 
 def in_state(state: str) -> Q:
@@ -177,6 +185,50 @@ def expire(request: HttpRequest, public_id: str) -> HttpResponse:
             return redirect(list_of(key))
     context = {"form": form, "key": key, "reason": reason(request)}
     return render(request, "tenants/key_expire.html", context)
+
+
+def budgets(request: HttpRequest, public_id: str) -> HttpResponse:
+    """What was typed stays where somebody else changed them since the page was opened."""
+    key = own_key(request, public_id)
+    now = [as_fields(selectors.budget_of(row)) for row in key.budgets.all()]
+    rows = Budgets(request.POST or None, prefix="budgets", initial=now)
+    faults: list[str] = []
+    if request.method == "POST" and rows.is_valid():
+        try:
+            saved = set_budgets(request, public_id, rows.parts())
+        except PolicyRefused as refusal:
+            for issue in refusal.issues:
+                rows.accept(issue.loc[1:], issue.message) or faults.append(issue.message)
+        else:
+            if saved:
+                messages.success(request, f"Budgets of key {key.masked} are changed.")
+                return redirect(list_of(key))
+            faults.append(STALE)
+    context = {
+        "key": key,
+        "rows": rows,
+        "faults": faults,
+        "note": BUDGET_NOTE,
+        "seen": seen_of(key),
+        "reason": reason(request),
+    }
+    bad = bool(faults or (rows.is_bound and not rows.is_valid()))
+    return render(request, "tenants/key_budgets.html", context, status=422 if bad else 200)
+
+
+def set_budgets(request: HttpRequest, public_id: str, asked: list[dict[str, Any]]) -> bool:
+    """False where they are not those that the page was opened with."""
+    with transaction.atomic():
+        bump()  # every change of a key waits for this row
+        if request.POST.get("seen") != seen_of(own_key(request, public_id)):
+            return False
+        services.set_key_budgets(public_id, asked, actor=actor(request), reason=reason(request))
+    return True
+
+
+def seen_of(key: ApiKey) -> str:
+    text = repr([selectors.budget_of(row) for row in key.budgets.all()])
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def revoke(request: HttpRequest, public_id: str) -> HttpResponse:

@@ -179,6 +179,28 @@ def test_keys_are_made_rotated_and_revoked(admin: Client) -> None:
     assert admin.post(f"{page}rotate/", {}, JSON).status_code == 400
 
 
+def test_a_keys_budgets_are_changed_and_its_expiry_stays(admin: Client) -> None:
+    made = admin.post(f"{V1}/keys/", {"tenant": "acme", "expires_days": 3}, JSON).json()
+    page = f"{V1}/keys/{made['id']}/"
+    first = admin.get(page)
+    own = [{"name": "hourly", "kind": "sustained", "cost": 5, "period": "hour"}]
+    seen = {"If-Match": first.headers["etag"]}
+    changed = admin.patch(page, {"budgets": own, "reason": "a pilot"}, JSON, headers=seen)
+    assert [each["cost"] for each in changed.json()["budgets"]] == [5]
+    assert changed.json()["expires_at"] == made["expires_at"]
+    assert changed.headers["etag"] == admin.get(page).headers["etag"] != first.headers["etag"]
+    assert admin.patch(page, {"budgets": []}, JSON, headers=seen).status_code == 412
+    now = {"If-Match": changed.headers["etag"]}
+    twice = admin.patch(page, {"budgets": own * 2}, JSON, headers=now)
+    assert (twice.status_code, "given twice" in twice.content.decode()) == (400, True)
+    nothing = admin.patch(page, {"reason": "none"}, JSON, headers=now)
+    assert (nothing.status_code, "budgets, or both" in nothing.content.decode()) == (400, True)
+    never = admin.patch(page, {"expires_days": None, "budgets": []}, JSON, headers=now).json()
+    assert (never["expires_at"], never["budgets"]) == (None, [])
+    fields = [each["field"] for each in admin.get(f"{V1}/audit/?kind=key").json()["results"]]
+    assert fields == ["budgets", "expires_at", "budgets", ""]
+
+
 def test_unknown_fields_of_an_order_are_named(admin: Client) -> None:
     answer = admin.post(f"{V1}/keys/", {"tenant": "acme", "expires": 3}, JSON)
     assert answer.status_code == 400

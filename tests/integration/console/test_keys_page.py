@@ -16,7 +16,9 @@ from django.utils.html import escape
 from metering.models import TouchedMinute, UsageRow
 from metering.tasks import roll_up
 from tenants import services
+from tenants.core.snapshot import BudgetPolicy
 from tenants.models import ApiKey, AuditEntry
+from tenants.selectors import load_snapshot
 from tests import builders
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
@@ -91,6 +93,74 @@ def test_an_expiry_that_is_none_is_refused(admin: Client, some: dict[str, ApiKey
     assert "expires_days" in admin.post(page, {"expires_days": "0"}).context["form"].errors
     gone = f"/keys/{some['gone'].public_id}/expire/"
     assert "is revoked" in admin.post(gone, {"expires_days": "3"}).content.decode()
+
+
+def budgets_form(client: Client, page: str, *rows: dict[str, Any], first: int = 0) -> Any:
+    """What a browser sends that typed these rows, `first` of which stood there before."""
+    sent = {"budgets-TOTAL_FORMS": len(rows), "budgets-INITIAL_FORMS": first, "reason": "a pilot"}
+    for number, row in enumerate(rows):
+        sent |= {f"budgets-{number}-{name}": value for name, value in row.items()}
+    return sent | {"seen": client.get(page).context["seen"]}
+
+
+def in_force(key: ApiKey) -> tuple[BudgetPolicy, ...]:
+    keys = load_snapshot(timezone.now()).keys.values()
+    return next(each.budgets for each in keys if each.id == key.public_id)
+
+
+HOURLY = {"name": "hourly", "kind": "sustained", "cost": "5000", "period": "hour"}
+
+
+@pytest.mark.parametrize("role", ["admin", "tenant-admin"])
+def test_a_keys_budgets_are_changed_with_history(
+    as_: Any, some: dict[str, ApiKey], role: str
+) -> None:
+    client, key = as_(role), some["new"]
+    page = f"/keys/{key.public_id}/budgets/"
+    burst = {"name": "burst", "kind": "burst", "cost": "100", "refill_per_second": "1"}
+    answer = client.post(page, budgets_form(client, page, HOURLY, burst), follow=True)
+    assert "are changed" in answer.content.decode()
+    assert [b.name for b in in_force(key)] == ["hourly", "burst"]
+    more = budgets_form(
+        client, page, {**HOURLY, "cost": "9000"}, {**burst, "DELETE": "on"}, first=2
+    )
+    client.post(page, more)
+    (entry,) = AuditEntry.objects.filter(kind="key", name=key.public_id, field="budgets")[:1]
+    assert [part["cost"] for part in entry.old] == [5000, 100]
+    assert [part["cost"] for part in entry.new] == [9000]
+    assert entry.reason == "a pilot"
+    before = AuditEntry.objects.count()
+    client.post(page, budgets_form(client, page, {**HOURLY, "cost": "9000"}, first=1))
+    assert AuditEntry.objects.count() == before  # nothing changed
+
+
+def test_a_budget_that_is_wrong_or_that_another_changed_meanwhile_changes_nothing(
+    admin: Client, some: dict[str, ApiKey]
+) -> None:
+    key = some["new"]
+    page = f"/keys/{key.public_id}/budgets/"
+    wrong = admin.post(page, budgets_form(admin, page, {**HOURLY, "period": ""}))
+    assert (wrong.status_code, key.budgets.count()) == (422, 0)
+    assert "mend what is marked" in wrong.content.decode()
+    late = budgets_form(admin, page, HOURLY)
+    theirs = [{"name": "daily", "kind": "sustained", "cost": 7, "period": "day"}]
+    services.set_key_budgets(key.public_id, theirs, actor=builders.ROOT)
+    refused = admin.post(page, late)
+    assert refused.status_code == 422
+    assert "Somebody else changed these budgets" in refused.content.decode()
+    assert 'value="hourly"' in refused.content.decode()  # what was typed
+    assert [row.name for row in key.budgets.all()] == ["daily"]
+    admin.post(page, {**late, "seen": refused.context["seen"]})
+    assert [row.name for row in key.budgets.all()] == ["hourly"]
+    gone = f"/keys/{some['gone'].public_id}/budgets/"
+    assert "is revoked" in admin.post(gone, budgets_form(admin, gone, HOURLY)).content.decode()
+
+
+def test_a_tenants_admin_changes_budgets_of_its_own_keys_only(
+    as_: Any, some: dict[str, ApiKey]
+) -> None:
+    page = f"/keys/{some['later'].public_id}/budgets/"
+    assert as_("tenant-admin").get(page).status_code == 404
 
 
 def test_many_are_revoked_at_once_or_none(admin: Client, some: dict[str, ApiKey]) -> None:

@@ -56,6 +56,7 @@ FOR_TENANT_ADMINS = FOR_TENANTS | {
     "new/key/",
     "keys/<str:public_id>/rotate/",
     "keys/<str:public_id>/revoke/",
+    "keys/<str:public_id>/budgets/",
     "keys/<str:public_id>/expire/",
     "keys/revoke/",
     "api/v1/keys/<str:public_id>/rotate/",
