@@ -21,6 +21,13 @@ TENANTS = {
     "one": {"weight": 1},
     "left": {"budgets": [daily()]},
     "apart": {"budgets": [daily()]},
+    "forgotten": {
+        "budgets": [
+            {**daily(), "cost": 1_000_000},
+            {"name": "burst", "kind": "burst", "cost": 1_000_000, "refill_per_second": 1},
+        ]
+    },
+    "killed": {"budgets": [daily()]},
 }
 
 
