@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 from celery import Celery, Task, signals
+from celery.exceptions import CPendingDeprecationWarning
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # not in its stubs
 
 from fairlane import broker, database_faults
@@ -37,6 +38,13 @@ broker.register()
 app = Celery("fairlane", task_cls=Regular)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["metering", "fairlane"])
+
+
+@signals.worker_ready.connect
+def say_nothing_of_running_tasks(**_: object) -> None:
+    """Celery warns at each loss of its broker that what runs goes on and is then given out again:
+    that is as it should be. Its own set-up of logging would undo this."""
+    warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
 
 
 @signals.beat_embedded_init.connect

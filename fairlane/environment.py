@@ -199,11 +199,16 @@ def logging(style: str) -> dict[str, object]:
                 "foreign_pre_chain": shared,
             }
         },
-        "filters": {"sparing": {"()": "fairlane.database_faults.Sparing"}},
+        "filters": {
+            "sparing": {"()": "fairlane.database_faults.Sparing"},
+            "one line": {"()": "fairlane.broker_faults.OneLine"},
+        },
         "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
         "root": {"handlers": ["stderr"], "level": "INFO"},
         "loggers": {
             "axes": {"level": "WARNING"},
+            "celery.beat": {"filters": ["one line"]},
+            "celery.worker.consumer.consumer": {"filters": ["one line"]},
             "django.request": {"level": "ERROR"},
             "fairlane.front": {"level": "INFO", "filters": ["sparing"]},
             "httpx": {"level": "WARNING"},

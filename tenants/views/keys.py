@@ -198,7 +198,8 @@ def budgets(request: HttpRequest, public_id: str) -> HttpResponse:
             saved = set_budgets(request, public_id, rows.parts())
         except PolicyRefused as refusal:
             for issue in refusal.issues:
-                rows.accept(issue.loc[1:], issue.message) or faults.append(issue.message)
+                if not rows.accept(issue.loc[1:], issue.message):
+                    faults.append(issue.message)
         else:
             if saved:
                 messages.success(request, f"Budgets of key {key.masked} are changed.")
