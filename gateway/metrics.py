@@ -76,6 +76,11 @@ policy_failures = Counter(
     "Polls of the policy that failed; the last good snapshot stays in force.",
     registry=registry,
 )
+state_rebuilt = Counter(
+    "fairlane_state_rebuilt",
+    "Keys were missing on Redis, and what is shared was built again.",
+    registry=registry,
+)
 loop_lag_seconds = Histogram(
     "fairlane_loop_lag_seconds",
     "How late the event loop ran a timer.",

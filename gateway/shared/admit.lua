@@ -25,6 +25,13 @@ do
     end
   end
 
+  -- An error in there says nothing of the scheduler's records: with a code, it clears none away.
+  local function reserve(prefix, hold, now)
+    local ended, verdict = pcall(accounts.reserve, prefix, hold, now)
+    if not ended then error({ err = 'ERR ' .. verdict }) end
+    return verdict
+  end
+
   local function take_back(prefix, hold, now)
     accounts.release(prefix, { id = hold.id, at = hold.at }, now)
     return accounts.rates(prefix, nil, now)
@@ -35,7 +42,7 @@ do
     local pool, now = S.pool(ticket[2]), S.call.now
     if pool and not pool.whole then return S.answer('unloaded') end
     prepare(pool, ticket, hold)
-    local verdict = accounts.reserve(prefix, hold, now)
+    local verdict = reserve(prefix, hold, now)
     if verdict[1] == 'unlisted' then return S.answer('unloaded') end
     if verdict[1] ~= 'admitted' then return S.answer('refused', false, verdict) end
     local here = pool and S.request(pool, ticket[1])

@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 
 import structlog
 
+from gateway import metrics
 from gateway.shared.dead import end_held
 from gateway.state import InThread
 from metering.journal import Journal
@@ -49,6 +50,7 @@ class Tending:
         looks = await self._accounts.look(tenants, known)
         self._end_strange(looks, journal)
         if any(look.lost for look in looks) and await self._accounts.ask("unload"):
+            metrics.state_rebuilt.inc()
             log.error("reservations were missing on the server, all gateways tell of theirs again")
         await self._settle_guessed(looks)
 

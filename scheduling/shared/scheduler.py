@@ -53,6 +53,10 @@ class Running(msgspec.Struct, eq=False):
     charged: float
     born: float = 0.0  # when the pool came to be whose counters have its charge; 0: none has
 
+    def fields(self) -> list[Any]:
+        """As `readmit` takes it."""
+        return [ticket_fields(self.ticket), self.endpoint, self.charged, self.born]
+
 
 class Through(Protocol):
     """A function of the gateway's own that does more than `acquire`, in the same round trip. Its
@@ -74,7 +78,7 @@ class SharedScheduler:
 
     `name` is this replica's; `ended` is told which requests of dead replicas were ended here, and
     `lost` which of its own had been ended when it came back too late: their reservations were
-    settled at what they were charged, they run on.
+    settled at what they were charged, they run on. `cleared`: it found keys missing there.
     """
 
     def __init__(
@@ -90,6 +94,7 @@ class SharedScheduler:
         patience_s: float = PATIENCE_S,
         ended: Callable[[list[Reaped]], None] = lambda _: None,
         lost: Callable[[list[str]], None] = lambda _: None,
+        cleared: Callable[[], None] = lambda: None,
     ) -> None:
         self.name = f"{name or 'gateway'}-{uuid4().hex[:8]}"
         self.keys = keys or Keys()
@@ -104,7 +109,7 @@ class SharedScheduler:
         self.leases = Leases(self, redis, lease_s, ended, lost)
         self._waiting: Counter[str] = Counter()  # by tenant
         self.uncharged: dict[str, float] = {}  # progress that was not told yet
-        self.cleared = 0  # how often this replica found keys missing there
+        self._cleared = cleared
         self._flush: asyncio.TimerHandle | None = None
 
     async def start(self) -> None:
@@ -182,7 +187,7 @@ class SharedScheduler:
 
     def readmit(self, pool: str, running: list[Running]) -> None:
         """They take their places again, and are charged where the counters don't have it."""
-        fields = [[ticket_fields(r.ticket), r.endpoint, r.charged, r.born] for r in running]
+        fields = [each.fields() for each in running]
 
         def then(answer: Answer) -> None:
             if answer[0] == "done":
@@ -284,11 +289,11 @@ class SharedScheduler:
 
         self.link.send(Call(function, self.keys.of(pool), payload, taken, failed))
 
-    def told_incomplete(self, why: Sequence[str]) -> None:
-        """This replica's call found keys missing, and cleared away what was left."""
-        if why:
-            self.cleared += 1
-            log.error("keys of the shared scheduler were missing, and it begins anew", why=why[0])
+    def told_incomplete(self, more: Sequence[Any]) -> None:
+        """If it says why, this replica's call found keys missing and cleared the rest away."""
+        if more and isinstance(more[0], str):
+            self._cleared()
+            log.error("keys of the shared scheduler were missing, and it begins anew", why=more[0])
 
     async def ask(self, function: str, pool: str, *given: Any) -> Answer:
         """Raises: StateUnavailable."""
