@@ -6,6 +6,7 @@ one line that names the variable, the value, and what is allowed.
 
 from __future__ import annotations
 
+import re
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,36 @@ def url(name: str, default: str, schemes: tuple[str, ...]) -> str:
     return value
 
 
+SPECIAL = "with what is special in the password as %40, %2F, %23 …"
+
+
+def server(name: str, schemes: tuple[str, ...], example: str, default: str = "") -> str:
+    """A URL with a user and a password, which is not shown: a part of it that stands as it is ends
+    the URL's host, or all of it."""
+    value = url(name, default, schemes)
+    try:
+        fault = "port 0" if urlsplit(value).port == 0 else ""
+    except ValueError:
+        fault = "a port that is no number"
+    if urlsplit(value).fragment:
+        fault = "a # that is not written as %23"
+    if fault:
+        raise ImproperlyConfigured(f"{name} has {fault}; it takes {example}, {SPECIAL}")
+    return value
+
+
+def redis_url(name: str) -> str:
+    """redis-py takes a database that is no number for 0."""
+    example = "redis://user:password@host:6379/0"
+    value = server(name, ("redis", "rediss", "unix"), example)
+    parts = urlsplit(value)
+    if parts.scheme in ("redis", "rediss") and not re.fullmatch(r"/?([0-9]{1,4}/?)?", parts.path):
+        raise ImproperlyConfigured(
+            f"{name} has a database that is no number; it takes {example}, {SPECIAL}"
+        )
+    return value
+
+
 def folder(name: str, default: Path) -> Path:
     path = Path(str(env.str(name, default=str(default)))).expanduser().resolve()
     try:
@@ -103,7 +134,9 @@ def networks(name: str, default: str = "") -> list[str]:
 
 def database(name: str, default: Path, connections: int) -> dict[str, Any]:
     """`connections`: of one process with PostgreSQL, at most."""
-    value = url(name, f"sqlite:///{default}", ("sqlite", "postgres", "postgresql"))
+    example = "postgres://user:password@host:5432/name"
+    schemes = ("sqlite", "postgres", "postgresql")
+    value = server(name, schemes, example, f"sqlite:///{default}")
     config: dict[str, Any] = dict(environ.Env.db_url_config(value))
     if "sqlite" in config["ENGINE"]:
         # WAL lets the console read while the gateway writes; IMMEDIATE makes a writer wait for

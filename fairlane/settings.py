@@ -42,7 +42,7 @@ FAIRLANE_LOGIN_LOCK_MINUTES = given.number("FAIRLANE_LOGIN_LOCK_MINUTES", 15, 1,
 OIDC = signing_in.oidc()
 OTEL = telemetry.telemetry()
 FAIRLANE_URL = given.url("FAIRLANE_URL", "", ("http", "https"))
-REDIS_URL = given.url("REDIS_URL", "", ("redis", "rediss", "unix"))
+REDIS_URL = given.redis_url("REDIS_URL")
 
 # --- Django ---------------------------------------------------------------------------------
 INSTALLED_APPS = [

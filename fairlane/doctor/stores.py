@@ -15,6 +15,7 @@ from django.db.migrations.executor import MigrationExecutor
 
 from fairlane.doctor.finding import Finding, fail, ok, warn
 from scheduling.shared.records import LAYOUT
+from scheduling.shared.trouble import in_words
 from scheduling.shared.wire import Keys
 
 REDIS_LEAST = 7  # functions
@@ -66,7 +67,11 @@ def redis_server() -> Iterator[Finding]:
         yield ok("redis", "REDIS_URL is unset: one gateway process, its scheduler in memory")
         return
     client: Any = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=5)
-    told = client.info()
+    try:
+        told = client.info()
+    except (redis.RedisError, OSError) as error:
+        yield fail("redis", in_words(error), "Mend REDIS_URL, or the server's user, and restart.")
+        return
     version = str(told["redis_version"])
     if int(version.partition(".")[0]) < REDIS_LEAST:
         least = f"the scheduler takes Redis {REDIS_LEAST} or newer"

@@ -30,6 +30,7 @@ from redis.exceptions import TimeoutError as TooSlow
 
 from scheduling.shared.ending import end
 from scheduling.shared.library import Library
+from scheduling.shared.trouble import in_words
 from scheduling.shared.wire import Answer, decode
 
 MOST = 256  # calls in a batch
@@ -153,17 +154,17 @@ class Link:
             log.error("another release's records are on this server", error=error)
 
     def _out_of_reach(self, error: Exception) -> None:
-        now = time.monotonic()
+        now, why = time.monotonic(), in_words(error)
         if self.down_since is None:
             self.down_since = now
-            log.warning("shared scheduler out of reach", error=str(error))
+            log.warning("shared scheduler out of reach", error=why)
         if now - self.down_since < self._patience_s:
             return
         kept = deque(call for call in self._calls if call.failed is None)
         failed, self._calls = [c for c in self._calls if c.failed is not None], kept
         for call in failed:
             assert call.failed is not None
-            call.failed(StateUnavailable(str(error)))
+            call.failed(StateUnavailable(why))
 
 
 def is_of_function(error: Exception) -> bool:

@@ -13,6 +13,7 @@ from django.conf import settings
 from django.contrib.auth import get_user_model, login
 from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView
+from django.core.validators import MaxLengthValidator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
@@ -26,7 +27,18 @@ WAITING = "waiting_for_code"
 WAIT_SECONDS = 300
 
 
+class Credentials(AuthenticationForm):
+    """Django bounds a user name in the page alone; one that is tried is stored, to be throttled."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        name = self.fields["username"]
+        name.validators.append(MaxLengthValidator(name.max_length))  # type: ignore[attr-defined]
+
+
 class SignIn(LoginView):
+    authentication_form = Credentials
+
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         return super().get_context_data(**kwargs, sso=settings.OIDC)
 

@@ -19,7 +19,18 @@ from tenants.core.permissions import ROLES, TABLE
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 READERS = {
-    *("choice", "flag", "number", "url", "folder", "secret", "database", "str", "list"),
+    *(
+        "choice",
+        "flag",
+        "number",
+        "url",
+        "redis_url",
+        "folder",
+        "secret",
+        "database",
+        "str",
+        "list",
+    ),
     *("needed", "networks"),
 }
 

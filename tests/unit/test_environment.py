@@ -9,7 +9,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from fairlane import signing_in
-from fairlane.environment import ROOT
+from fairlane.environment import ROOT, redis_url
 
 
 def start(*arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
@@ -45,6 +45,31 @@ def test_a_bad_value_is_one_line_that_names_it(name: str, value: str, takes: str
     assert len(ended.stderr.strip().splitlines()) == 1
     assert name in ended.stderr
     assert takes in ended.stderr
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["h:abc/0", "h:0/0", "h:99999/0", "h/main", "h/-1", "h:6379/0#x", "half/of it@h:6379/0"],
+)
+def test_a_bad_redis_url_is_named_without_its_password(
+    monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.setenv("REDIS_URL", f"redis://user:s3cret{'' if '@' in given else '@'}{given}")
+    with pytest.raises(ImproperlyConfigured, match=r"REDIS_URL has .* redis://") as bad:
+        redis_url("REDIS_URL")
+    assert "s3cret" not in str(bad.value)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("", "redis://h", "redis://h:6379/", "redis:///3", "rediss://u:p%40@h:6379/15?protocol=3"),
+        *("redis://[::1]:6379/0", "unix:///run/redis.sock?db=1"),
+    ],
+)
+def test_a_good_one_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("REDIS_URL", given)
+    assert redis_url("REDIS_URL") == given
 
 
 def test_good_values_start() -> None:

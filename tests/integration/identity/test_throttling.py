@@ -98,3 +98,11 @@ def test_what_is_over_is_forgotten(admin: Client) -> None:
     assert forget_sessions() == 2
     assert [each.username for each in AccessAttempt.objects.all()] == ["alice"]
     assert admin.get("/account/").status_code == 200
+
+
+def test_a_name_that_nobody_can_have_is_not_even_looked_up() -> None:
+    """Stored, each try would take what a body may hold; PostgreSQL would refuse it as an error."""
+    answer = fail(1, username="a" * 100_000)
+    assert answer.status_code == 200
+    assert "do not match" in answer.content.decode()
+    assert not AccessAttempt.objects.exists()

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from django.core.exceptions import ImproperlyConfigured
 
 from fairlane.environment import database
 
@@ -43,3 +44,14 @@ def test_sqlite_has_none(config: Any) -> None:
     found = config("")
     assert found["NAME"] == "/data/fairlane.sqlite3"
     assert "pool" not in found["OPTIONS"]
+
+
+@pytest.mark.parametrize("given", ["u:s3cret@h:abc/x", "u:s3cret/of@h/x", "u:s3cret#of@h/x"])
+def test_a_password_that_is_not_written_as_a_url_takes_it_is_not_told(
+    config: Any, given: str
+) -> None:
+    with pytest.raises(
+        ImproperlyConfigured, match=r"DATABASE_URL has .* it takes postgres://"
+    ) as bad:
+        config(f"postgres://{given}")
+    assert "s3cret" not in str(bad.value)
