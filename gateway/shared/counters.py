@@ -54,7 +54,7 @@ class VirtualCounters:
         Raises:
             StateUnavailable: also where another release's records lie there.
         """
-        for pool in await keeping.unwhole(self._scheduler):
+        for pool in (await keeping.unwhole(self._scheduler)).pools:
             counters, since = await self._in_thread(partial(last_known, pool))
             first = await keeping.restore(self._scheduler, pool, counters, since)
             if first and counters.lanes:

@@ -25,6 +25,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from gateway import metrics
 from gateway.admission import Plan
 from gateway.governor import Governor, Place, StateLost
 from gateway.shared import membership
@@ -36,6 +37,7 @@ from gateway.shared.governor import NotLoaded, SharedGovernor
 from gateway.shared.library import AccountsLine, whole_library
 from gateway.shared.membership import Membership, heard_of, new_name
 from gateway.shared.moving import Moving
+from gateway.shared.returning import Returning
 from gateway.shared.tending import Tending
 from gateway.state import Change, InThread, Shown, Step
 from metering.core.cut import Cut
@@ -85,6 +87,7 @@ class SharedState:
         self._moving = Moving()
         self._shown: dict[str, dict[str, Any]] = {}  # budgets by account, as last seen
         self._changing = asyncio.Lock()
+        self._joined = 0  # how often
 
     @property
     def name(self) -> str:
@@ -113,10 +116,13 @@ class SharedState:
             library=whole_library(),
             lease_s=membership.LEASE_S,
             patience_s=PATIENCE_S,
+            cleared=metrics.state_rebuilt.inc,
         )
         line = AccountsLine(self.scheduler.link)
         self.accounts = SharedAccounts(line, new_name(self._gateway))
         self._members = Membership(self._gateway, self.accounts)
+        own = self._gateway, self.scheduler, self._members, self._in_thread
+        self._returning = Returning(*own)
         self._books = Books(self.accounts, self._in_thread)
         self._counters = VirtualCounters(self.scheduler, self._in_thread)
         self._tending = Tending(self.accounts, self._in_thread)
@@ -265,11 +271,14 @@ class SharedState:
         Raises:
             StateUnavailable: not yet.
         """
+        joined = self._joined
         async with self._changing:
             if self.mode == "shared":
-                await self._join()
+                if joined == self._joined:  # nobody else has, meanwhile
+                    await self._join()
                 return
             expected = self._parts
+            await self._returning.wait()
             with self._moving.held(HOLD_S):
                 self._hand_over()
                 await self._join()
@@ -294,11 +303,12 @@ class SharedState:
         Raises:
             StateUnavailable
         """
-        await keeping.unwhole(self.scheduler)  # it is told the policy, if it has none
+        await self._returning.wait()
         await self._members.join(lambda: self._books.load(self._snapshot))
         await self._counters.restore()
         await self.accounts.adopt()
         await self._books.note_seen()
+        self._joined += 1
 
     # --- again and again --------------------------------------------------------------------
 
@@ -306,7 +316,9 @@ class SharedState:
         if self.mode != "shared":
             return
         heard = await self._members.beat()
-        if not heard.whole:
+        if heard.whole:
+            self._returning.all_here()
+        else:
             await self._come_back()
         if self._members.leads:
             assert self._journal is not None

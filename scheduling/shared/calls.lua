@@ -202,12 +202,15 @@ do
   end
 
   -- A registration is good until somebody reaps it, even past its time: only then is what it holds
-  -- given away.
-  register("beat", function(name, lease_s, joins)
+  -- given away. Who `joins` tells in the same call what it runs here already, as to `readmit`: who is
+  -- registered has told everything.
+  register("beat", function(name, lease_s, joins, running)
     local pool = S.pool(name)
     if not pool then return S.answer(S.absent()) end
     if not joins and not known(pool) then return answer("fenced") end
+    for _, one in ipairs(running or {}) do S.readmit(pool, unpack(one)) end
     local reaped = renew(pool, lease_s)
+    if joins then S.has_told(pool) end
     return answer("done", reaped, pool.leader == S.call.me, pool.born)
   end, ENDS)
 
@@ -224,8 +227,8 @@ do
     return answer("done", reaped)
   end, ENDS)
 
-  -- What a fenced replica still runs: it holds its places again, also where that is more than an
-  -- endpoint takes. running: {{ticket, endpoint, charged, born}, …}; answers the ids that found no
+  -- What a replica runs that was let in elsewhere: it holds its places here, also past an endpoint's
+  -- limit. running: {{ticket, endpoint, charged, born}, …}; answers the ids that found no
   -- lane, tenant or endpoint any more, and when this pool was born.
   register("readmit", function(name, running)
     local pool, lost = S.pool(name), {}
@@ -234,21 +237,24 @@ do
     for _, one in ipairs(running) do
       if not S.readmit(pool, unpack(one)) then lost[#lost + 1] = one[1][1] end
     end
-    S.has_told(pool)
     S.dispatch()
     return answer("done", lost, pool.born)
   end)
 
   -- --- counters that outlive the server ---------------------------------------------------------
 
-  -- Pools whose counters begin at nothing though the deployment's don't.
-  register("unwhole", function()
-    local names = {}
+  -- Pools whose counters begin at nothing though the deployment's don't, and whether one of the
+  -- gateways `awaited` has not told yet what it runs in them.
+  register("unwhole", function(_, awaited)
+    local names, early = {}, false
     for _, name in ipairs(S.pool_names()) do
-      if not S.pool(name).whole then names[#names + 1] = name end
+      local pool = S.pool(name)
+      if not pool.whole then
+        names[#names + 1], early = name, early or S.is_away(pool, awaited or {})
+      end
     end
     if #names == 0 and S.absent() == "empty" then return answer("empty") end
-    return answer("done", names)
+    return answer("done", names, early)
   end)
 
   register("counters", function(name)

@@ -28,6 +28,11 @@ class Kept(NamedTuple):
 NOTHING = Kept([], {})
 
 
+class Unwhole(NamedTuple):
+    pools: list[str]  # they wait for `restore`
+    early: bool  # somebody that is awaited has not told yet what it runs there
+
+
 async def ask(scheduler: SharedScheduler, pool: str) -> Kept | None:
     """None where the server has no counters to believe.
 
@@ -41,18 +46,18 @@ async def ask(scheduler: SharedScheduler, pool: str) -> Kept | None:
     return Kept(lanes, dict(opened), int(size))
 
 
-async def unwhole(scheduler: SharedScheduler) -> list[str]:
-    """The pools that wait for `restore`. An empty server has none before it is told the policy.
+async def unwhole(scheduler: SharedScheduler, awaited: Iterable[str] = ()) -> Unwhole:
+    """An empty server has none before it is told the policy. `awaited`: names of gateways.
 
     Raises:
         StateUnavailable: also where another release's records lie there.
     """
     pools = sorted(scheduler.config.pools)
     while pools:
-        answer: Answer = await scheduler.ask("unwhole", pools[0])
+        answer: Answer = await scheduler.ask("unwhole", pools[0], list(awaited))
         if answer[0] != "empty":  # else it has been told by now
-            return list(answer[2])
-    return []
+            return Unwhole(list(answer[2]), bool(answer[3]))
+    return Unwhole([], False)
 
 
 async def restore(

@@ -120,7 +120,7 @@ class Leases:
     def join(self, pools: Iterable[str]) -> None:
         for pool in sorted(pools):
             self._epochs[pool] = self._epochs.get(pool, -1) + 1
-            self._renew(pool, joins=True)
+            self._register(pool)
 
     def fenced(self, pool: str, me: str) -> None:
         """The registration `me` is gone: register anew, and ask for everything again."""
@@ -130,7 +130,6 @@ class Leases:
 
     def _come_back(self, pool: str) -> None:
         self.join([pool])
-        self._readmit(pool)
         for down_in, endpoint in self._owner.down:
             if down_in == pool:
                 self._owner.call("available", pool, endpoint, False)
@@ -146,12 +145,6 @@ class Leases:
         self._owner.send_policy()
         for known in self._owner.config.pools if not self._owner.keys.cluster else [pool]:
             self._come_back(known)
-
-    def _readmit(self, pool: str) -> None:
-        running = [r for r in self._owner.running.values() if r.ticket.pool == pool]
-        self._owner.readmit(pool, running)  # also none: it is told then
-        if running:
-            self._lost([r.ticket.request_id for r in running])
 
     # --- once a second ----------------------------------------------------------------------
 
@@ -183,15 +176,20 @@ class Leases:
         if self._epochs.get(pool) == epoch:
             self._renewed_at(pool, sent, answer)
 
-    def _renew(self, pool: str, *, joins: bool) -> None:
+    def _register(self, pool: str) -> None:
+        """With what it runs there, which had been ended for it."""
         sent = time.monotonic()
-        self._owner.call(
-            "beat",
-            pool,
-            self._lease_s,
-            joins,
-            then=lambda answer: self._renewed_at(pool, sent, answer),
-        )
+        running = [r for r in self._owner.running.values() if r.ticket.pool == pool]
+
+        def then(answer: Answer) -> None:
+            self._renewed_at(pool, sent, answer)
+            for each in running if answer[0] == "done" else ():
+                each.born = answer[4]
+
+        fields = [each.fields() for each in running]
+        self._owner.call("beat", pool, self._lease_s, True, fields, then=then)
+        if running:
+            self._lost([each.ticket.request_id for each in running])
 
     def _renewed_at(self, pool: str, sent: float, answer: Answer) -> None:
         if answer[0] == "gone" and pool not in self._owner.config.pools:

@@ -70,6 +70,18 @@ do
     return false
   end
 
+  -- Whether one of these gateways is not registered; a replica is called gateway-digest.epoch.
+  function S.is_away(pool, gateways)
+    local here = {}
+    for _, replica in ipairs(redis.call("ZRANGE", pool.base .. "replicas", 0, -1)) do
+      here[replica:match("^(.*)%-") or replica] = true
+    end
+    for _, gateway in ipairs(gateways) do
+      if not here[gateway] then return true end
+    end
+    return false
+  end
+
   local function may_clear_away()
     local key = S.call.realm .. "cleared"
     local times = redis.call("INCR", key)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import valkey
 
-from gateway.shared import books, counters, tending
+from gateway.shared import books, counters, returning, tending
 from gateway.shared import state as shared_state
 from metering.restore import LedgerSays, Used
 from scheduling import kept
@@ -45,6 +45,7 @@ def ledger(monkeypatch: pytest.MonkeyPatch) -> list[Used]:
     monkeypatch.setattr(books, "read_recent", lambda *_: [])
     monkeypatch.setattr(books.CorrectionFeed, "read", lambda _: [])
     monkeypatch.setattr(shared_state, "heard_of", lambda: 0)
+    monkeypatch.setattr(returning, "heard_ages_s", dict)
     return said
 
 
