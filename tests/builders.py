@@ -176,6 +176,7 @@ def usage_row(draw: random.Random, tenant: str, at: datetime, habit: list[float]
     row.prompt_tokens = round(draw.uniform(0.3, 1.7) * prompt)
     row.completion_tokens = round(draw.uniform(0.3, 1.7) * completion)
     row.cost = row.prompt_tokens + 2.0 * row.completion_tokens
+    row.estimated_cost = row.prompt_tokens + 2.0 * completion
     row.usage_source, row.endpoint = "engine", "http://127.0.0.1:9101/v1"
     row.queue_ms = draw.expovariate(1 / queue)
     row.ttft_ms = row.queue_ms + draw.uniform(60, 240)

@@ -1,11 +1,18 @@
-"""How far estimates were off, as the pools page shows it: figures and a small bar chart a model."""
+"""How far estimates were off: figures and a small bar chart a model.
+
+The pools page shows what gateways have learnt by now, prompt and output apart; the board of pools
+what was held before the requests of a range, against what they cost.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 
 from metering import selectors
-from metering.core.error_book import Errors
+from metering.core.error_book import Buckets, Errors, bucket
+from metering.dashboards.watching import Watch
+from metering.models import UsageRow
 
 # (actual − estimate) / actual: bars from "far too high an estimate" to "far too low a one"
 EDGES = (-1.0, -0.5, -0.25, -0.1, -0.02, 0.02, 0.1, 0.25, 0.5)
@@ -21,6 +28,9 @@ LABELS = (
     "25 to 50% too low",
     "more than 50% too low",
 )
+MOST = 5_000  # of a range's requests
+NEAR_END = 500  # requests that came at about the same time got their ids in another order
+MEASURED = ("engine", "counted")  # by whom, in `usage_source`
 EVEN = 0.02  # a median nearer to zero leans to neither side
 
 
@@ -38,7 +48,7 @@ class Row:
     model: str
     what: str
     learnt: str
-    seen: int  # recent ones weigh more, so this is at most `error_book.MOST_WEIGHT`
+    seen: int  # of what is learnt at most `error_book.MOST_WEIGHT`: recent ones weigh more
     p50: float | None
     p90: float | None
     p99: float | None
@@ -55,6 +65,30 @@ def rows() -> list[Row]:
         found.append(_row(each.model, "prompt", by_bytes, each.prompt))
         found.append(_row(each.model, "output", by_length, each.output))
     return found
+
+
+def rows_of(watch: Watch) -> list[Row]:
+    """Of requests that were served and measured, spread evenly over the range where it has more
+    than `MOST`: three quick queries, however long it is."""
+    span, pool = watch.span, watch.filters.pool
+    within = UsageRow.objects.filter(at__gte=span.since, at__lt=span.until)
+    ids = within.values_list("id", flat=True)
+    ends = [*ids.order_by("at")[:NEAR_END], *ids.order_by("-at")[:NEAR_END]]
+    if not ends:
+        return []
+    step = -(-(max(ends) + 1 - min(ends)) // MOST)
+    found = within.filter(
+        id__in=range(min(ends), max(ends) + 1, step),
+        status__lt=400,
+        cost__gt=0,
+        estimated_cost__gt=0,
+        usage_source__in=MEASURED,
+        **({"model": pool} if pool else {}),
+    )
+    by_model: dict[str, Buckets] = defaultdict(lambda: defaultdict(float))
+    for model, cost, estimate in found.values_list("model", "cost", "estimated_cost"):
+        by_model[model][bucket((cost - estimate) / cost)] += 1.0
+    return [_row(m, "cost", "", Errors(each)) for m, each in sorted(by_model.items())]
 
 
 def _row(model: str, what: str, learnt: str, errors: Errors) -> Row:

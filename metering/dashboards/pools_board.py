@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from metering.dashboards import figures
+from metering.dashboards import errors, figures
 from metering.dashboards.charts import Chart
 from metering.dashboards.watching import Board, Watch
 from metering.live_history import Past
@@ -48,7 +48,13 @@ def pools_board(watch: Watch) -> Board:
     charts = [chart(watch, found, *kind) for kind in kinds]
     charts.insert(3, hits_chart(watch))
     charts.append(served_chart(watch, found))
-    return Board(charts, {"rows": rows(watch, found), "pool_ink": watch.pool_ink})
+    context = {
+        "rows": rows(watch, found),
+        "pool_ink": watch.pool_ink,
+        "errors": errors.rows_of(watch),
+        "errors_of": errors.MOST,
+    }
+    return Board(charts, context)
 
 
 Pools = Mapping[tuple[int, tuple[str, ...]], Past]

@@ -11,14 +11,14 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from metering.dashboards import ranges
+from metering.dashboards import errors, ranges
 from metering.dashboards.boards import KINDS
 from metering.dashboards.budgets import Left, Owned
 from metering.dashboards.budgets_board import gone_at
 from metering.dashboards.lanes_board import promises
 from metering.dashboards.neighbours import neighbours
 from metering.dashboards.watching import Filters, Watch
-from metering.models import LiveMinute
+from metering.models import LiveMinute, UsageRow
 from tenants.core.document import Budget, Document
 from tests import builders
 
@@ -188,6 +188,42 @@ def test_a_lane_is_promised_its_reserved_share_for_as_much_as_it_asks(db: None) 
         assert light.got / light.of == pytest.approx(0.099)
         assert heavy.promised / heavy.of == pytest.approx(0.2)
         assert heavy.got / heavy.of == pytest.approx(0.1)
+
+
+# --- how far estimates were off ---------------------------------------------------------------
+
+
+def served(number: int, at: datetime, **fields: Any) -> None:
+    given = {"model": "demo-chat", "cost": 100.0, "estimated_cost": 100.0, "usage_source": "engine"}
+    UsageRow.objects.create(request_id=f"r{number}", at=at, tenant="acme", **{**given, **fields})
+
+
+def test_how_far_estimates_were_off_is_told_of_a_range_and_of_a_pool(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(30):
+        served(number, AT + timedelta(minutes=number), estimated_cost=150.0)
+    for number in range(30, 60):
+        served(number, AT + timedelta(hours=2, minutes=number), estimated_cost=90.0)
+    served(60, AT, model="org/code-7b", estimated_cost=100.0)
+    served(61, AT, status=429, cost=0.0)
+    served(62, AT, usage_source="estimated", estimated_cost=9.0)
+    span = "since=2026-11-29T14:00Z&until=2026-11-29T15:00Z"
+    chat, code = admin.get(f"/watch/pools/?{span}").context["errors"]
+    assert (chat.model, chat.seen, chat.lean) == ("demo-chat", 30, "too high")
+    assert chat.p50 == pytest.approx(0.5, rel=0.05)
+    assert (code.model, code.seen, code.lean) == ("org/code-7b", 1, "neither")
+    one = admin.get(f"/watch/pools/?{span}&pool=org/code-7b").context["errors"]
+    assert [row.model for row in one] == ["org/code-7b"]
+    monkeypatch.setattr(errors, "MOST", 20)
+    day = "since=2026-11-29T14:00Z&until=2026-11-30T14:00Z"
+    chat = admin.get(f"/watch/pools/?{day}&pool=demo-chat").context["errors"][0]
+    assert chat.seen <= 20
+    parts = {bar.label: bar.part for bar in chat.bars if bar.part}
+    # 90 where 100 came is a tenth, at the border of two bars.
+    assert {"25 to 50% too high", "50 to 100% too high"} & set(parts)
+    assert {"2 to 10% too low", "10 to 25% too low"} & set(parts)
+    assert "No request was measured" in admin.get("/watch/pools/?range=15m").content.decode()
 
 
 # --- the noisy neighbour --------------------------------------------------------------------
