@@ -87,7 +87,21 @@ def redis_url(name: str) -> str:
         raise ImproperlyConfigured(
             f"{name} has a database that is no number; it takes {example}, {SPECIAL}"
         )
+    if value:
+        _check_options(name, value)
     return value
+
+
+def _check_options(name: str, value: str) -> None:
+    """redis-py looks at them when it connects, and then for each call anew."""
+    from redis import ConnectionPool  # not loaded where there is none
+
+    try:
+        ConnectionPool.from_url(value).make_connection()
+    except (TypeError, ValueError) as error:
+        raise ImproperlyConfigured(
+            f"{name} has an option behind its ? that redis-py does not take: {error}"
+        ) from None
 
 
 def folder(name: str, default: Path) -> Path:

@@ -279,7 +279,7 @@ class Gateway:
     async def _sample(self) -> None:
         at = datetime.now(UTC)
         state = await self.telling.sample(at)
-        await self._aside(lambda: write_sample(self.name, state, at))
+        await self._aside(lambda: write_sample(self.name, state))
 
     async def _cut(self) -> None:
         """The counters as they are, into the journal: its reader holds them against the ledger."""

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from django.db.models import Max, QuerySet
 from django.db.models.functions import Substr
@@ -176,6 +176,22 @@ def latest_samples(at: datetime | None = None, max_age_s: float = 5.0) -> list[d
     newest = young.order_by().values("gateway").annotate(newest=Max("id")).values("newest")
     rows = GatewaySample.objects.filter(id__in=newest).order_by("gateway")
     return list(rows.values_list("state", flat=True))
+
+
+class Heard(NamedTuple):
+    last: datetime  # by the database's clock
+    ahead_s: float  # of its own clock before the database's; by the sample that was least late
+
+
+def heard(max_age_s: float) -> dict[str, Heard]:
+    """Of each gateway that told of itself within `max_age_s`."""
+    young = GatewaySample.objects.filter(at__gt=datetime.now(UTC) - timedelta(seconds=max_age_s))
+    found: dict[str, Heard] = {}
+    for gateway, at, told in young.order_by("id").values_list("gateway", "at", "state__at"):
+        ahead = (datetime.fromisoformat(told) - at).total_seconds()
+        earlier = found.get(gateway)
+        found[gateway] = Heard(at, max(ahead, earlier.ahead_s) if earlier else ahead)
+    return found
 
 
 def sample_series(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from django.db.models import Max, Min
 from fairlane.doctor.finding import Finding, fail, ok, warn
 from metering.alerts.rules import rules
 from metering.models import AlertDelivery, GatewayCheck, GatewaySample, LiveMinute, TouchedMinute
-from metering.selectors import latest_samples, open_alerts
+from metering.selectors import Heard, heard, latest_samples, open_alerts
 from tenants.core.snapshot import TenantPolicy
 from tenants.selectors import current_revision, load_snapshot
 
@@ -61,31 +61,31 @@ def gateways() -> Iterator[Finding]:
         since = f"since {last:%Y-%m-%d %H:%M:%S} UTC" if last else "so far"
         yield fail("gateways", f"none has told of itself {since}", "Start `manage.py serve`.")
         return
-    yield ok("gateways", f"{len(samples)} at work: {_names([_heard(s) for s in samples])}")
+    known = heard(HEARD_S)
+    names = [_named(s["gateway"], known.get(s["gateway"])) for s in samples]
+    yield ok("gateways", f"{len(samples)} at work: {_names(names)}")
     current = current_revision()
     for sample in samples:
         name = sample["gateway"]
         if sample["revision"] < current:
             found = f"{name} works by revision {sample['revision']}; {current} is in force"
             yield fail("gateways", found, "Look at its log: it cannot load the policy.")
-        yield from _clock(name, sample["at"])
+    yield from _clocks(known)
 
 
-def _heard(sample: dict[str, Any]) -> str:
-    """Its name, and how long it has been silent: one that was stopped just now is still told."""
-    silent = (datetime.now(UTC) - datetime.fromisoformat(sample["at"])).total_seconds()
-    return (
-        f"{sample['gateway']} (silent for {silent:.0f} s)"
-        if silent > SILENT_S
-        else str(sample["gateway"])
-    )
+def _named(name: str, found: Heard | None) -> str:
+    """With how long it has been silent: one that was stopped just now is still told."""
+    silent = (datetime.now(UTC) - found.last).total_seconds() if found else 0.0
+    return f"{name} (silent for {silent:.0f} s)" if silent > SILENT_S else name
 
 
-def _clock(name: str, told: str) -> Iterator[Finding]:
-    apart = (datetime.fromisoformat(told) - datetime.now(UTC)).total_seconds()
-    if apart > APART_S:
-        found = f"the clock of {name} is {apart:.1f} s ahead of this machine's"
-        yield fail("gateways", found, "Set both by NTP: budgets' windows hang on them.")
+def _clocks(known: Mapping[str, Heard]) -> Iterator[Finding]:
+    for name, found in sorted(known.items()):
+        apart = found.ahead_s
+        if abs(apart) > APART_S:
+            way = "ahead of" if apart > 0 else "behind"
+            told = f"the clock of {name} is {abs(apart):.1f} s {way} the database's"
+            yield fail("gateways", told, "Set both by NTP: budgets' windows hang on them.")
 
 
 def engines() -> Iterator[Finding]:

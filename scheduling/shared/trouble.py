@@ -17,7 +17,7 @@ WORDS = {  # by what redis-py, Redis or Valkey says, in lower case; the first th
     "timeout": "the server at REDIS_URL does not answer in time; rediss:// needs its TLS port",
     "not known": "the host in REDIS_URL has no address",
     "refused": "nobody listens at the host and port in REDIS_URL",
-    "unexpected keyword": "REDIS_URL has an option behind its ? that there is not",
+    "no such file": "there is no socket at the path in REDIS_URL",
 }
 
 

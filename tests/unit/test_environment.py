@@ -60,6 +60,13 @@ def test_a_bad_redis_url_is_named_without_its_password(
     assert "s3cret" not in str(bad.value)
 
 
+def test_an_option_that_redis_py_does_not_know_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REDIS_URL", "redis://user:s3cret@h:6379/0?foo=1")
+    with pytest.raises(ImproperlyConfigured, match="foo") as bad:
+        redis_url("REDIS_URL")
+    assert "s3cret" not in str(bad.value)
+
+
 @pytest.mark.parametrize(
     "given",
     [

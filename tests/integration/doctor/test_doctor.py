@@ -17,6 +17,7 @@ from django.db import connection
 from fairlane.doctor import running
 from metering.alerts import note
 from metering.models import AlertDelivery, AlertDestination, GatewayCheck, LiveMinute
+from metering.selectors import latest_samples
 from metering.services import write_sample
 from scheduling import kept as kept_counters
 from scheduling.shared.keeping import Kept
@@ -140,7 +141,7 @@ def nothing() -> None:
         (without_state, "state", "is lost since 2026-11-29 03:10:00 UTC: no way there", "Redis"),
         (apart, "state", "host-a:4711 is apart", "Redis"),
         (two_alone, "state", "2 gateways, each with counters of its own", "REDIS_URL"),
-        (ahead, "gateways", "s ahead of this machine's", "NTP"),
+        (ahead, "gateways", "s ahead of the database's", "NTP"),
         (endpoint_down, "engines", "http://127.0.0.1:9101/v1 of demo-chat takes nothing", "way"),
         (worker_gone, "worker", "worker or beat is not at work", "--role console"),
         (counters_differ, "ledger", "host-a:4711: tenant:acme/hourly", "usage verify"),
@@ -318,3 +319,21 @@ def test_a_person_reads_lines(capsys: pytest.CaptureFixture[str]) -> None:
     lines = capsys.readouterr().out.splitlines()
     place = lines.index("FAIL  gateways: none has told of itself so far")
     assert lines[place + 1] == "      Start `manage.py serve`."
+
+
+@pytest.mark.parametrize(("apart_s", "way"), [(600, "ahead of"), (-600, "behind")])
+def test_a_gateway_whose_clock_is_wrong_is_heard_of_and_named(
+    capsys: pytest.CaptureFixture[str], apart_s: int, way: str
+) -> None:
+    """Its samples go by the database's clock: else one that is behind would not be there at all,
+    and one that is ahead would be shown as it was ten minutes ago."""
+    state = builders.live_state(datetime.now(UTC) + timedelta(seconds=apart_s))
+    write_sample("host-a:4711", state | {"gateway": "host-a:4711"})
+    assert [each["gateway"] for each in latest_samples()] == ["host-a:4711"]
+    found, status = doctor(capsys)
+    told = [finding["found"] for finding in found["gateways"]]
+    assert told[0] == "1 at work: host-a:4711"
+    assert any(
+        re.search(rf"clock of host-a:4711 is \d+\.\d s {way} the database's", t) for t in told
+    )
+    assert status == 1
