@@ -14,6 +14,7 @@ from metering.journal import Journal, folders
 from metering.journal_reader import UNREADABLE, JournalReader
 from metering.ledger import LedgerWriter, recover
 from metering.models import BudgetWindow, TouchedMinute, UsageRow
+from metering.restore import read_ended
 from tests.integration.metering.records import ACCOUNTS, BURST, DAILY, HOURLY, NOON, opening, record
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.store]
@@ -74,6 +75,8 @@ def test_what_a_gateway_that_was_only_paused_tells_takes_the_place_of_the_guess(
     journal.ended(guess)
     assert writer.flush(10)
     assert windows()[HOURLY.account][2] == guess.cost
+    ids = [sure.request_id, "unknown"]
+    assert read_ended(ids, NOON) == {}  # nobody knows yet how it ended
     for batch in ((sure, other), (sure, guess)):  # and it is sure from then on
         for each in batch:
             journal.ended(each)
@@ -83,6 +86,7 @@ def test_what_a_gateway_that_was_only_paused_tells_takes_the_place_of_the_guess(
         other.request_id: other,
     }
     assert windows()[HOURLY.account][2] == sure.cost + other.cost
+    assert {id: row.cost for id, row in read_ended(ids, NOON).items()} == {ids[0]: sure.cost}
 
 
 def test_a_request_written_twice_counts_once(journal, writer):

@@ -10,12 +10,16 @@ from typing import Any
 
 import pytest
 import valkey
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from metering.shared import wire
 from scheduling.core.model import TenantConfig, Ticket
 from scheduling.shared.library import SOURCE, Library
 from scheduling.shared.link import StateUnavailable
 from scheduling.shared.scheduler import SharedScheduler
 from tests.integration.shared.house import House, eventually
+from tests.integration.shared.test_owners import ACTS, LEASE_S, STEP, TENANT, World
 from tests.integration.shared.test_scheduler_contract import free, start, waits
 from tests.redis_server import RedisServer
 from tests.unit.scheduling.cast import config, pool
@@ -180,3 +184,28 @@ async def test_an_error_in_a_function_clears_nothing_away_for_ever(house: House)
     assert (await second).request_id == "r2"
     one.settle("r2", 10.0)
     await free(one, 1)
+
+
+def test_no_order_of_calls_leaves_records_that_look_incomplete(server: RedisServer) -> None:
+    """Of two gateways, one of which sleeps past its lease now and then: what nobody deleted is
+    never taken for missing."""
+
+    @settings(max_examples=60, deadline=None)
+    @given(st.lists(st.tuples(STEP, st.sampled_from(["r1", "r2", "r3"])), min_size=15, max_size=40))
+    def holds(steps: list[tuple[tuple[str, str], str]]) -> None:
+        world = World(client)
+        for (act, who), id in steps:
+            if act == "time":
+                world.time_passes(int(who))
+            elif act == "joins":
+                world.call(who, "beat", LEASE_S, True)
+                world.members(who, "beat", lease_s=LEASE_S, joins=True)
+            else:
+                ACTS[act](world, who, id)
+            assert world.call("awake", "live", True)[0] == "done", (act, who, id)
+            lost, *_ = world.account("look", TENANT, wire.encode({"known": []}))
+            assert not lost
+        assert not client.exists("fl:cleared")
+
+    with server.client() as client:
+        holds()

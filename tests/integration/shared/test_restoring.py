@@ -161,6 +161,7 @@ def test_counters_of_who_waits_are_the_same_after_the_loss(
         assert after.keys() == before.keys()
         for whose, v in before.items():
             assert isclose(after[whose], v, abs_tol=1e-6), (whose, v, after[whose])
+        assert tried.call("live", True)[0] == "done"  # nothing is missing either
 
 
 @pytest.mark.parametrize("first", ["alice", "bob"])
