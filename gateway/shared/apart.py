@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from gateway.admission import Plan
 from gateway.governor import LocalGovernor, Place
 from metering.core.accounts import LocalAccounts
-from metering.restore import Used
+from metering.restore import Used, budgets_by_tenant
 from scheduling.core.model import (
     EndpointConfig,
     PoolConfig,
@@ -31,7 +31,7 @@ from scheduling.core.model import (
 )
 from scheduling.runtime import LocalScheduler
 from scheduling.shared.scheduler import SharedScheduler
-from tenants.core.snapshot import BudgetPolicy, Limits
+from tenants.core.snapshot import BudgetPolicy, Limits, PolicySnapshot
 
 Taken = Mapping[tuple[str, str], tuple[int, float]]  # by pool and endpoint: requests, load
 
@@ -44,6 +44,16 @@ def taken_by(scheduler: SharedScheduler) -> Taken:
         requests, load = found.get(place, (0, 0.0))
         found[place] = requests + 1, load + running.ticket.load
     return found
+
+
+def last_seen(snapshot: PolicySnapshot, shown: Mapping[str, Mapping[str, Any]]) -> list[Used]:
+    """Of sustained budgets, as they were shown last, by account."""
+    return [
+        Used(tenant, policy, shown[account]["used"])
+        for tenant, budgets in budgets_by_tenant(snapshot).items()
+        for account, policy in budgets.items()
+        if policy.period is not None and account in shown
+    ]
 
 
 def part_of(whole: int | None, parts: int) -> int | None:

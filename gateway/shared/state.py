@@ -8,7 +8,7 @@
    and knows of all that runs here. Who waited here meanwhile asks the server then.
 4. Where gateways of another release work there with records of another layout, this one is `lost`
    whatever the setting: apart it would hand out places that are theirs. It joins once they left.
-5. What a dead gateway held is ended by the first of those that live (dead.py).
+5. What is done for all is done by the first gateway of those that live (tending.py).
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from gateway import metrics
 from gateway.admission import Plan
 from gateway.governor import Governor, Place, StateLost
 from gateway.shared import membership
-from gateway.shared.apart import Apart, taken_by
+from gateway.shared.apart import Apart, last_seen, taken_by
 from gateway.shared.books import Books
 from gateway.shared.counters import VirtualCounters
-from gateway.shared.dead import sweep
 from gateway.shared.governor import NotLoaded, SharedGovernor
 from gateway.shared.library import AccountsLine, whole_library
 from gateway.shared.membership import Membership, heard_of, new_name
@@ -42,7 +41,6 @@ from gateway.shared.tending import Tending
 from gateway.state import Change, InThread, Shown, Step
 from metering.core.cut import Cut
 from metering.journal import Journal, OpenEntry
-from metering.restore import Used, budgets_by_tenant
 from metering.shared.accounts import SharedAccounts
 from metering.store import BudgetOf
 from scheduling.core.model import DropReason, Grant, SchedulerConfig
@@ -118,11 +116,9 @@ class SharedState:
             patience_s=PATIENCE_S,
             cleared=metrics.state_rebuilt.inc,
         )
-        line = AccountsLine(self.scheduler.link)
-        self.accounts = SharedAccounts(line, new_name(self._gateway))
+        self.accounts = SharedAccounts(AccountsLine(self.scheduler.link), new_name(self._gateway))
         self._members = Membership(self._gateway, self.accounts)
-        own = self._gateway, self.scheduler, self._members, self._in_thread
-        self._returning = Returning(*own)
+        self._returning = Returning(self._gateway, self.scheduler, self._members, self._in_thread)
         self._books = Books(self.accounts, self._in_thread)
         self._counters = VirtualCounters(self.scheduler, self._in_thread)
         self._tending = Tending(self.accounts, self._in_thread)
@@ -145,7 +141,7 @@ class SharedState:
             self._fault = ""
 
     def open(self, journal: Journal) -> list[Step]:
-        self._journal = journal
+        self._journal = self._tending.journal = journal
         return [
             (self._watch, WATCH_S, "shared state"),
             (self._beat, BEAT_S, "lease on shared counters"),
@@ -251,14 +247,7 @@ class SharedState:
         self._apart = Apart(self._config, self._parts, taken_by(self.scheduler))
         for pool, endpoint in self.scheduler.down:
             self._apart.scheduler.set_available(pool, endpoint, False)
-        known = budgets_by_tenant(self._snapshot)
-        last = [
-            Used(tenant, policy, self._shown[account]["used"])
-            for tenant, budgets in known.items()
-            for account, policy in budgets.items()
-            if policy.period is not None and account in self._shown
-        ]
-        self._apart.raise_to(last, datetime.now(UTC))
+        self._apart.raise_to(last_seen(self._snapshot, self._shown), datetime.now(UTC))
         self._turn("apart")
 
     @property
@@ -321,10 +310,7 @@ class SharedState:
         else:
             await self._come_back()
         if self._members.leads:
-            assert self._journal is not None
-            for replica in heard.gone:
-                tenants = sorted(self._snapshot.tenants)
-                await sweep(replica, self.accounts, self._journal, tenants)
+            await self._tending.sweep(heard.gone, self._snapshot)
 
     async def _keep_up(self) -> None:
         if self.mode == "apart" and self._apart is not None:
@@ -334,12 +320,7 @@ class SharedState:
         elif self.mode == "shared" and self._members.leads:
             await self._books.follow(self._snapshot)
             await self._counters.keep()
-            await self._tend()
-
-    async def _tend(self) -> None:
-        assert self._journal is not None
-        tenants = sorted(self._snapshot.tenants)
-        await self._tending.tend(tenants, self._members.known, self._journal)
+            await self._tending.tend(self._snapshot, self._members.known)
 
     async def _follow_ledger(self, apart: Apart) -> None:
         at = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""What one gateway does for all now and then: it looks at each tenant's keys on the server.
+"""What one gateway does for all: it ends what dead ones held, and looks at tenants' keys.
 
 1. A reservation of no gateway that lives, or whose end is being done, is nobody's: it is ended as a
    dead gateway's are (dead.py). That it is so is seen twice, for a gateway that has just come is
@@ -19,11 +19,12 @@ from datetime import UTC, datetime
 import structlog
 
 from gateway import metrics
-from gateway.shared.dead import end_held
+from gateway.shared.dead import end_held, sweep
 from gateway.state import InThread
 from metering.journal import Journal
 from metering.restore import read_ended
 from metering.shared.accounts import Look, SharedAccounts
+from tenants.core.snapshot import PolicySnapshot
 
 PAUSE_S = 0.003  # for each tenant
 OFTEN_S, SELDOM_S = 120.0, 60.0  # after so long an estimate's record is looked for so seldom
@@ -35,20 +36,32 @@ class Tending:
     def __init__(self, accounts: SharedAccounts, in_thread: InThread) -> None:
         self._accounts = accounts
         self._in_thread = in_thread
+        self.journal: Journal | None = None  # before there are requests
         self._due = 0.0
         self._seldom_due = 0.0
         self._strange: set[tuple[str, str, str]] = set()  # tenant, request and gateway, last time
 
-    async def tend(self, tenants: Sequence[str], known: Sequence[str], journal: Journal) -> None:
+    async def sweep(self, gone: Sequence[str], snapshot: PolicySnapshot) -> None:
         """
+        Raises:
+            StateUnavailable
+        """
+        assert self.journal is not None
+        for replica in gone:
+            await sweep(replica, self._accounts, self.journal, sorted(snapshot.tenants))
+
+    async def tend(self, snapshot: PolicySnapshot, known: Sequence[str]) -> None:
+        """`known`: the gateways that live, or whose end is being done.
+
         Raises:
             StateUnavailable
         """
         if time.monotonic() < self._due:
             return
-        self._due = time.monotonic() + PAUSE_S * len(tenants)
-        looks = await self._accounts.look(tenants, known)
-        self._end_strange(looks, journal)
+        assert self.journal is not None
+        self._due = time.monotonic() + PAUSE_S * len(snapshot.tenants)
+        looks = await self._accounts.look(sorted(snapshot.tenants), known)
+        self._end_strange(looks, self.journal)
         if any(look.lost for look in looks) and await self._accounts.ask("unload"):
             metrics.state_rebuilt.inc()
             log.error("reservations were missing on the server, all gateways tell of theirs again")
