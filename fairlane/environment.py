@@ -257,9 +257,11 @@ def logging(style: str) -> dict[str, object]:
             "celery.beat": {"filters": ["one line"]},
             "celery.worker.consumer.consumer": {"filters": ["one line"]},
             "django.request": {"level": "ERROR"},
-            "fairlane.front": {"level": "INFO", "filters": ["sparing"]},
+            "fairlane.beat": {"filters": ["sparing"]},
+            "fairlane.front": {"filters": ["sparing"]},
             "httpx": {"level": "WARNING"},
             "psycopg.pool": {"level": "WARNING", "filters": ["sparing"]},
+            "tenants.postgres": {"filters": ["sparing"]},
             "uvicorn.access": {"level": "WARNING"},
         },
     }
