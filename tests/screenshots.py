@@ -1,4 +1,5 @@
-"""`make screenshots`: each page of the console under the demo's traffic, into docs/.
+"""`make screenshots`: each page of the console under the demo's traffic, into docs/. With names,
+as in `python -m tests.screenshots keys watch-lanes`, only those.
 
 Starts what `make run` starts, on a free port and data of its own, sends the demo's traffic, and
 takes a picture of every page, wide and narrow, light and dark, while it flows.
@@ -45,7 +46,7 @@ def main() -> None:
         django.setup()
         with demo(notes["url"]):
             time.sleep(LOOK_AFTER_S)
-            take(notes)
+            take(notes, frozenset(sys.argv[1:]))
     sys.stdout.write(f"{len(list(FOLDER.glob('*.webp')))} pictures, {size_of(FOLDER):.1f} MB\n")
 
 
@@ -86,14 +87,18 @@ def demo(url: str) -> Iterator[None]:
         sending.wait(120)
 
 
-def take(notes: dict[str, Any]) -> None:
-    """The pictures that are there stay until all new ones are taken."""
+def take(notes: dict[str, Any], only: frozenset[str] = frozenset()) -> None:
+    """The pictures that are there stay until all new ones are taken. `only`: by name, without whose
+    page it is; empty: all."""
     from tenants import services
     from tenants.models import ApiKey
     from tests.builders import ROOT as BY
 
     shutil.rmtree(MAKING, ignore_errors=True)
-    MAKING.mkdir(parents=True)
+    if only:
+        shutil.copytree(FOLDER, MAKING)
+    else:
+        MAKING.mkdir(parents=True)
     services.edit_object("tenant", "globex", {"weight": 3}, actor=BY, reason="They pay for more")
     token, _ = services.create_service_token("ci", "operator", actor=BY)
     _, password, _ = services.create_user("tina", "tenant-admin", "acme", actor=BY)
@@ -105,14 +110,16 @@ def take(notes: dict[str, Any]) -> None:
             executable_path=shutil.which("chromium"), args=["--headless", "--no-sandbox"]
         )
         names = ["login"]
-        picture(browser.new_page(), "login", f"{notes['url']}/login/")
+        if not only or "login" in only:
+            picture(browser.new_page(), "login", f"{notes['url']}/login/")
         for role, (user, secret) in logins.items():
             page = signed_in(browser, notes["url"], user, secret)
             for name, address in sorted(seen(page, notes["url"], ids), key=urgency):
                 if role == "tenant-admin" and name not in OWN:
                     continue  # the same page as an admin's
                 names.append(PEOPLE[role] + name)
-                picture(page, PEOPLE[role] + name, notes["url"] + address)
+                if not only or name in only:
+                    picture(page, PEOPLE[role] + name, notes["url"] + address)
         browser.close()
     shutil.rmtree(FOLDER, ignore_errors=True)
     MAKING.rename(FOLDER)
