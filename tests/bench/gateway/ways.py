@@ -6,6 +6,7 @@ What is not installed on this machine is left out, with a line that says so.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import statistics
 import subprocess
@@ -24,7 +25,7 @@ from tests.bench.upstream import stop
 
 DIRECT, NGINX, BARE = "straight", "nginx", "bare pass-through"
 LITELLM, FAIRLANE = "LiteLLM", "Fairlane"
-LITELLM_VENV = Path.home() / ".cache/fairlane-bench/litellm"
+LITELLM_VENV = Path.home() / f".cache/fairlane-bench/litellm-{platform.python_version()}"
 LITELLM_KEY = "sk-bench"
 NGINX_CONF = """
 worker_processes 1; pid nginx.pid; error_log stderr error;
