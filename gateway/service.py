@@ -58,6 +58,7 @@ SAMPLE_S = 1.0
 CUT_S = 3.0
 REMEMBER_S = 30.0
 ALERT_S = 5.0
+LEAVE_S = 5.0
 DRAIN_MARGIN_S = 2.0  # to answer those that are turned away
 
 
@@ -190,13 +191,22 @@ class Gateway:
             await asyncio.to_thread(self._sender.stop)
         await self.state.aclose()
         await asyncio.to_thread(self.writer.stop, 10.0)
-        with suppress(Exception):  # it is in the way of no stop
-            await self._remember()
-        await self._in_thread(connections.close_all)
-        await self._aside(connections.close_all)
-        self._database.shutdown()
-        self._teller.shutdown()
+        await self._leave_database()
         log.info("gateway stopped", gateway=self.name)
+
+    async def _leave_database(self) -> None:
+        """A server that hangs is in the way of no stop: what matters is in the journal."""
+
+        async def last_words() -> None:
+            with suppress(Exception):
+                await self._remember()
+            await self._in_thread(connections.close_all)
+            await self._aside(connections.close_all)
+
+        with suppress(TimeoutError):
+            await asyncio.wait_for(last_words(), LEAVE_S)
+        for threads in (self._database, self._teller):
+            threads.shutdown(wait=False, cancel_futures=True)
 
     def _apply(self, snapshot: PolicySnapshot) -> None:
         """One step, without an await: no request sees half of it."""

@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from argparse import SUPPRESS, ArgumentParser
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from fairlane.connections import CountedHttp, bound
 
 ROLES = ("all", "gateway", "console")
 ON_ITS_WAY_S = 0.2
+AFTER_END_S = 5.0
 AFTER_DRAIN_S = 10.0  # to write the last records, and for the background worker
 
 
@@ -54,6 +56,7 @@ class Command(BaseCommand):
         os.environ["FAIRLANE_ROLE"] = role
         if options["door"] is not None:
             serve(host, port, workers.doors(options["door"], options["own_door"]))
+            end_in(AFTER_END_S)
             return
         children = Children(settings.FAIRLANE_DRAIN_SECONDS + AFTER_DRAIN_S)
         if role in ("all", "console"):
@@ -65,6 +68,14 @@ class Command(BaseCommand):
                 workers.supervise(count, open_door(host, port), role, children)
         finally:
             children.stop()
+        end_in(AFTER_END_S)
+
+
+def end_in(seconds: float) -> None:
+    """All is done; a thread that waits for a database which hangs must not keep the process."""
+    end = threading.Timer(seconds, os._exit, [0])
+    end.daemon = True
+    end.start()
 
 
 def check_workers(count: int) -> None:

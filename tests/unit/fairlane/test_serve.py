@@ -49,3 +49,18 @@ def test_the_worker_keeps_its_schedule_in_the_data_folder(settings: Any) -> None
     said = worker_command()
     schedule = Path(said[said.index("--schedule") + 1])
     assert schedule.parent == settings.FAIRLANE_DATA_DIR
+
+
+HANGS = """
+import threading
+from fairlane.management.commands.serve import end_in
+threading.Thread(target=threading.Event().wait).start()
+end_in(0.1)
+"""
+
+
+def test_a_thread_that_hangs_does_not_keep_a_process_that_has_ended() -> None:
+    own = {**os.environ, "DJANGO_SETTINGS_MODULE": "fairlane.settings"}
+    assert (
+        subprocess.run([sys.executable, "-c", HANGS], cwd=ROOT, env=own, timeout=60).returncode == 0
+    )
