@@ -97,12 +97,12 @@ def serve(folder: Path, env: dict[str, str], port: int, *options: str) -> subpro
         )
 
 
-def ready(serving: subprocess.Popen[bytes], folder: Path, port: int) -> None:
+def ready(serving: subprocess.Popen[bytes], folder: Path, port: int, path: str = "/readyz") -> None:
     """Wait until it is; fails with what it said where it ended instead."""
 
     def is_up() -> bool:
         assert serving.poll() is None, (folder / "serve.log").read_text()
-        return answers(f"http://127.0.0.1:{port}/readyz")
+        return answers(f"http://127.0.0.1:{port}{path}")
 
     until(is_up, f"serve is ready; its log is {folder}/serve.log")
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.gateway.caller import Caller
 from tests.acceptance.shared.deployment import Deployment, two_pools
-from tests.acceptance.stack import Stack, answers, engine, until
+from tests.acceptance.stack import Stack, answers, engine, free_port, ready, serve, until
 from tests.redis_server import RedisServer
 
 
@@ -67,10 +67,12 @@ def test_who_had_much_before_the_loss_has_no_head_start_after_it(pair: Deploymen
 
 
 class Early(Stack):
-    def _is_up(self) -> bool:
-        assert self.serving is not None
-        assert self.serving.poll() is None, (self.folder / "serve.log").read_text()
-        return answers(f"{self.url}/healthz")
+    """It is not ready yet, and answers."""
+
+    def start(self, *options: str) -> None:
+        self.port = free_port()
+        self.serving = serve(self.folder, self.env, self.port, *options)
+        ready(self.serving, self.folder, self.port, "/healthz")
 
 
 @pytest.fixture
