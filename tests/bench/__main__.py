@@ -20,7 +20,6 @@ MODULES: dict[str, tuple[str, ...]] = {
     "policy_work": (),
     "upstream": ("--rounds", "1"),
     "scheduler": (),
-    "shared_scheduler": (),
     "shared_shares": ("--seconds", "15"),
     "shared_latency": ("--rounds", "2"),
     "simulate": ("--quick",),  # whole: four minutes of CPU
