@@ -36,7 +36,7 @@ def registered(trio: Deployment) -> dict[str, float]:
 
 
 def test_an_empty_redis_gives_nothing_away_that_a_stopped_gateway_runs(trio: Deployment) -> None:
-    """It is stopped for two seconds or three. A place that is given twice stays so: calls hang."""
+    """It is stopped for some two seconds. A place that is given twice stays so: calls hang."""
     trio.engine.script("in=1,out=20,hang@10")
     *others, there = trio.callers("bob", "few")
     held = [place(there) for _ in range(2)]
@@ -48,13 +48,13 @@ def test_an_empty_redis_gives_nothing_away_that_a_stopped_gateway_runs(trio: Dep
     trio.redis.start()
     asked = [caller.start(stream=True) for caller in others]
     first = until(lambda: len(now := registered(trio)) == 2 and now, "the others are back")
-    renewed = max(first.values()) + 2
+    renewed = max(first.values()) + 1
     until(lambda: min(registered(trio).values()) > renewed, "they have had time to let some in")
     most, slept = trio.engine.load(), time.monotonic() - began
     send(trio.gateways[2], signal.SIGCONT)
     until(lambda: trio.open_reservations("bob") >= 2, "what it runs is there again")
     most = max(most, *(trio.engine.load() for _ in range(20)))
-    if slept < LEASE_S:  # else this machine is slow, and its places were others'
+    if slept < LEASE_S - 1:  # else this machine is slow, and its places may be others'
         assert most == 2
     trio.engine.script("in=1,out=20")
     for call in (*held, *asked):
@@ -62,7 +62,7 @@ def test_an_empty_redis_gives_nothing_away_that_a_stopped_gateway_runs(trio: Dep
     until(lambda: trio.open_reservations("bob") == 0, "all came back")
     for caller in (*others, there):
         until(lambda c=caller: c.chat().status == 200, "it serves again")
-    assert trio.engine.load() == 0
+    until(lambda: trio.engine.load() == 0, "nothing runs")
 
 
 def reaped(trio: Deployment) -> None:
@@ -90,7 +90,6 @@ def spent(trio: Deployment) -> list[float]:
 
 
 WOKEN: dict[str, Callable[[Deployment], object]] = {
-    "at once": lambda trio: True,
     "as it has registered": lambda trio: len(registered(trio)) == 3,
     "as it has taken something": lambda trio: trio.open_reservations("alice"),
 }
