@@ -14,6 +14,12 @@ def main() -> None:
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
         sys.exit(f"fairlane: {error}")
+    except Exception as error:
+        from fairlane.database_faults import why  # loads Django's database layer
+
+        if (reason := why(error)) is None:
+            raise
+        sys.exit(f"fairlane: {reason} DATABASE_URL names it. ({str(error).strip()})")
 
 
 if __name__ == "__main__":

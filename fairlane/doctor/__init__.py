@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from fairlane.database_faults import why
 from fairlane.doctor import here, running, state, stores
 from fairlane.doctor.finding import Finding, fail
 
@@ -27,10 +28,22 @@ EXAMINED: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
 )
 
 
+WITHOUT_DATABASE = ("settings", "secrets", "redis")
+
+
 def examine() -> Iterator[Finding]:
-    """Every finding; a check that breaks is one itself, and the others go on."""
+    """Every finding; a check that breaks is one itself, and the others go on. Without its database
+    what it holds is not looked at: each check would wait for it in vain."""
+    is_away = False
     for subject, check in EXAMINED:
+        if is_away and subject not in WITHOUT_DATABASE:
+            continue
         try:
             yield from check()
         except Exception as error:
+            if subject == "database" and (reason := why(error)):
+                is_away = True
+                do = "Mend DATABASE_URL or its server; what it holds was not looked at."
+                yield fail(subject, f"{reason} ({str(error).strip()})", do)
+                continue
             yield fail(subject, f"could not be looked at: {type(error).__name__}: {error}".strip())

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ from fairlane import signing_in
 from fairlane.environment import ROOT, redis_url
 
 
-def start(*arguments: str, **given: str) -> subprocess.CompletedProcess[str]:
+def start(
+    *arguments: str, command: Sequence[str] = ("check",), **given: str
+) -> subprocess.CompletedProcess[str]:
     kept = {k: v for k, v in os.environ.items() if k not in ("SECRET_KEY", "DATABASE_URL")}
     return subprocess.run(
-        [sys.executable, "manage.py", "check", *arguments],
+        [sys.executable, "manage.py", *command, *arguments],
         cwd=ROOT,
         env={**kept, "SECRET_KEY": "only-for-tests", **given},
         capture_output=True,
@@ -141,3 +144,15 @@ def test_nothing_is_to_be_said_against_production(tmp_path: Path) -> None:
         ended = start("--deploy", "--fail-level", "WARNING", **production, **more)
         assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
         assert "no issues" in ended.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [["serve", "--port", "0"], ["migrate"], ["usage", "verify"]], ids=" ".join
+)
+def test_a_database_that_is_not_there_is_one_line(command: list[str]) -> None:
+    url = "sqlite:////nowhere/fairlane.sqlite3"
+    ended = start(DATABASE_URL=url, command=command)
+    assert ended.returncode == 1
+    (line,) = ended.stderr.strip().splitlines()
+    assert line.startswith("fairlane: The database ")
+    assert "DATABASE_URL" in line

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import valkey
 from django.core.management import call_command
-from django.db import connection
+from django.db import OperationalError, connection
 
 from fairlane.doctor import running
 from metering.alerts import note
@@ -336,4 +336,17 @@ def test_a_gateway_whose_clock_is_wrong_is_heard_of_and_named(
     assert any(
         re.search(rf"clock of host-a:4711 is \d+\.\d s {way} the database's", t) for t in told
     )
+    assert status == 1
+
+
+def test_without_its_database_the_doctor_says_so_once(capsys: pytest.CaptureFixture[str]) -> None:
+    def away(*_: Any) -> None:
+        raise OperationalError("couldn't get a connection after 5.00 sec")
+
+    with connection.execute_wrapper(away):
+        found, status = doctor(capsys)
+    assert set(found) == {"settings", "secrets", "database", "redis"}
+    (line,) = found["database"]
+    assert line["state"] == "fail"
+    assert "out of reach" in line["found"]
     assert status == 1
