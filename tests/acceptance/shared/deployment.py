@@ -17,6 +17,7 @@ from typing import Any
 import psycopg
 import yaml
 
+from metering.shared import wire
 from tests.acceptance.gateway.caller import Caller
 from tests.acceptance.gateway.rig import SimulatedEngine, pool
 from tests.acceptance.stack import ROOT, Stack, engine, until
@@ -74,6 +75,12 @@ class Deployment:
     def open_reservations(self, tenant: str) -> int:
         with self.redis.client() as client:
             return int(client.hlen(f"fl:accounts:{{{tenant}}}:open"))
+
+    def known_to_run(self, tenant: str) -> int:
+        """Of those, what gateways have told each other that an engine was asked for."""
+        with self.redis.client() as client:
+            found = client.hvals(f"fl:accounts:{{{tenant}}}:open")
+        return sum("entry" in wire.decode(one) for one in found)
 
 
 def two_pools(url: str, tenants: dict[str, dict[str, Any]]) -> dict[str, Any]:

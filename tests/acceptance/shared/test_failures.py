@@ -13,6 +13,7 @@ def test_what_a_killed_gateway_held_comes_back_and_is_recorded_once(pair: Deploy
     here, there = pair.callers("left")
     calls = [there.start(stream=True, max_tokens=20) for _ in range(2)]
     until(lambda: pair.engine.load() == 2, "both run")
+    until(lambda: pair.known_to_run("left") == 2, "and the other gateway can tell")
     victim = pair.gateways[1]
     assert victim.serving is not None
     victim.serving.send_signal(signal.SIGKILL)
