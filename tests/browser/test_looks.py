@@ -108,6 +108,8 @@ def looks(page: Page, name: str) -> Iterator[str]:
         page.set_viewport_size({"width": width, "height": height})
         for scheme in SCHEMES:
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            with suppress(AssertionError):  # charts take their new width one after another
+                until(lambda: overflow(page) <= 0, "no wider than the window", 10)
             picture(page, ARTEFACTS / size / f"{name}-{scheme}.png")
             if (size, scheme) in JUDGED:
                 yield from (f"{name}, {size} {scheme}: {fault}" for fault in faults(page, size))
@@ -119,8 +121,6 @@ def picture(page: Page, path: Path) -> None:
 
 
 def faults(page: Page, size: str) -> Iterator[str]:
-    with suppress(AssertionError):  # charts take their new width one after another
-        until(lambda: overflow(page) <= 0, "no wider than the window", 10)
     if (wide := overflow(page)) > 0:
         yield f"{wide} px wider than the window"
     if size == "narrow":
