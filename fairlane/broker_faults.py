@@ -4,14 +4,18 @@ one in half a minute. Whatever else it reports stays as it is."""
 from __future__ import annotations
 
 import logging
-
-from kombu.exceptions import OperationalError
-from redis.exceptions import ConnectionError as RedisAway
-from redis.exceptions import TimeoutError as RedisSilent
+import sys
 
 from fairlane.database_faults import Sparing
 
-AWAY = (OperationalError, RedisAway, RedisSilent, OSError)
+# By name: every process sets up logging, and redis alone takes 8 MiB. What is not loaded has raised
+# nothing.
+AWAY = (
+    ("kombu.exceptions", "OperationalError"),
+    ("redis.exceptions", "ConnectionError"),
+    ("redis.exceptions", "TimeoutError"),
+    ("builtins", "OSError"),
+)
 
 
 class OneLine(Sparing):
@@ -30,6 +34,7 @@ class OneLine(Sparing):
 
 def is_away(fault: BaseException | None) -> bool:
     """Beat wraps what hindered it."""
-    while fault is not None and not isinstance(fault, AWAY):
+    loaded = tuple(getattr(sys.modules[m], name) for m, name in AWAY if m in sys.modules)
+    while fault is not None and not isinstance(fault, loaded):
         fault = fault.__cause__ or fault.__context__
     return fault is not None

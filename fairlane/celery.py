@@ -2,14 +2,12 @@
 
 import os
 import warnings
-from typing import Any
 
-import structlog
-from celery import Celery, Task, signals
+from celery import Celery, signals
 from celery.exceptions import CPendingDeprecationWarning
 from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # not in its stubs
 
-from fairlane import broker, database_faults
+from fairlane import broker
 from fairlane.children import die_with_parent
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
@@ -17,25 +15,9 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 # The worker runs whatever its container runs as; its tasks are the project's own.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
-log = structlog.get_logger("fairlane.worker")
-
-
-class Regular(Task):  # type: ignore[type-arg]  # a plain class when it runs
-    """Background work that comes again at its time: while the database is away, a line of each."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return super().__call__(*args, **kwargs)
-        except Exception as error:
-            reason = database_faults.why(error)
-            if reason is None:
-                raise
-            log.error("background work waits", task=self.name, reason=reason, error=str(error))
-            return None
-
 
 broker.register()
-app = Celery("fairlane", task_cls=Regular)
+app = Celery("fairlane", task_cls="fairlane.background:Regular")  # loaded where tasks run
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks(["metering", "fairlane"])
 
