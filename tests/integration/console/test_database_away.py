@@ -77,7 +77,7 @@ def test_a_fault_of_our_own_stays_one(
     assert [r.exc_info is not None for r in caplog.records if r.name == "django.request"] == [True]
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="of PostgreSQL's sessions")
+@pytest.mark.postgres
 def test_a_migration_waits_for_its_tables_where_all_else_gives_up() -> None:
     def patience() -> str:
         with connection.cursor() as cursor:
