@@ -19,7 +19,7 @@ from scheduling.shared.library import SOURCE, Library
 from scheduling.shared.link import StateUnavailable
 from scheduling.shared.scheduler import SharedScheduler
 from tests.integration.shared.house import House, eventually
-from tests.integration.shared.test_owners import ACTS, LEASE_S, STEP, TENANT, World
+from tests.integration.shared.test_owners import STEP, TENANT, World, does
 from tests.integration.shared.test_scheduler_contract import free, start, waits
 from tests.redis_server import RedisServer
 from tests.unit.scheduling.cast import config, pool
@@ -195,13 +195,7 @@ def test_no_order_of_calls_leaves_records_that_look_incomplete(server: RedisServ
     def holds(steps: list[tuple[tuple[str, str], str]]) -> None:
         world = World(client)
         for (act, who), id in steps:
-            if act == "time":
-                world.time_passes(int(who))
-            elif act == "joins":
-                world.call(who, "beat", LEASE_S, True)
-                world.members(who, "beat", lease_s=LEASE_S, joins=True)
-            else:
-                ACTS[act](world, who, id)
+            does(world, act, who, id)
             assert world.call("awake", "live", True)[0] == "done", (act, who, id)
             lost, *_ = world.account("look", TENANT, wire.encode({"known": []}))
             assert not lost

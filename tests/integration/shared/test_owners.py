@@ -175,19 +175,24 @@ STEP = st.one_of(
 )
 
 
+def does(world: World, act: str, who: str, id: str) -> None:
+    """One of STEP."""
+    if act == "time":
+        world.time_passes(int(who))
+    elif act == "joins":
+        world.call(who, "beat", LEASE_S, True)
+        world.members(who, "beat", lease_s=LEASE_S, joins=True)
+    else:
+        ACTS[act](world, who, id)
+
+
 def test_in_any_order_what_is_held_belongs_to_somebody(server: RedisServer) -> None:
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.tuples(STEP, st.sampled_from(["r1", "r2", "r3"])), min_size=15, max_size=40))
     def holds(steps: list[tuple[tuple[str, str], str]]) -> None:
         world = World(client)
         for (act, who), id in steps:
-            if act == "time":
-                world.time_passes(int(who))
-            elif act == "joins":
-                world.call(who, "beat", LEASE_S, True)
-                world.members(who, "beat", lease_s=LEASE_S, joins=True)
-            else:
-                ACTS[act](world, who, id)
+            does(world, act, who, id)
             assert world.holders() <= world.known(), (act, who, id)
         world.time_passes(3 * LEASE_S)
         assert world.holders() <= {"awake.0", "awake-1"}
