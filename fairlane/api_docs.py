@@ -20,7 +20,6 @@ from tenants.api.base import Api
 from tenants.core.permissions import Action
 
 METHODS = ("get", "post", "put", "patch", "delete")
-CHANGING = METHODS[1:]
 JSON = "application/json"
 Schema_ = Mapping[str, Any]
 

@@ -7,7 +7,6 @@ page's cost grows with the number of records. Such ranges are widened to whole m
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -22,8 +21,8 @@ from metering.core.predictor import OutputPredictor
 from metering.core.prompt_estimate import PromptEstimator
 from metering.core.record import UsageRecord
 from metering.counting import Total, Where
-from metering.models import Alert, BudgetWindow, GatewaySample, UsageRow
-from metering.reading import Reading, whole_minute
+from metering.models import Alert, GatewaySample, UsageRow
+from metering.reading import Reading
 from tenants.selectors import current_document
 
 Dimension = Literal["tenant", "application", "key", "model", "lane"]
@@ -58,40 +57,6 @@ class Share:
 
 
 @dataclass(frozen=True, slots=True)
-class SeriesPoint:
-    at: datetime  # start of the step
-    tenant: str
-    requests: int
-    throttled: int
-    prompt_tokens: int
-    completion_tokens: int
-    cost: float
-
-
-@dataclass(frozen=True, slots=True)
-class ThrottleCount:
-    tenant: str
-    reason: str
-    count: int
-
-
-@dataclass(frozen=True, slots=True)
-class DebtPoint:
-    """One tenant's standing in one lane of one pool, as one gateway saw it at one moment."""
-
-    at: datetime
-    gateway: str
-    pool: str
-    lane: str
-    tenant: str
-    debt: float
-    counter: float
-    queued: int
-    running: int
-    bound_units: float
-
-
-@dataclass(frozen=True, slots=True)
 class PastWindow:
     start: datetime
     end: datetime
@@ -109,15 +74,10 @@ class EstimateError:
     output: Errors
 
 
-def tenant_overview(since: datetime, until: datetime) -> list[Share]:
-    """Every tenant with usage in the range, largest cost first."""
-    return breakdown("tenant", since, until)
-
-
 def breakdown(
     by: Dimension, since: datetime, until: datetime, tenant: str | None = None
 ) -> list[Share]:
-    """As `tenant_overview`, by another dimension, and within one tenant where one is given."""
+    """Who used something in the range, largest cost first; within one tenant where one is given."""
     reading = Reading(since, until)
     found = reading.totals((by,), _of(tenant), tallies=("throttled",), sketches=SHARE_SKETCHES)
     return shares_of({name: total for (name,), total in found.items()})
@@ -129,40 +89,6 @@ def shares_of(totals: Mapping[str, Total]) -> list[Share]:
     cost = sum(total.cost for total in totals.values())
     shares = [_share(name, total, tokens, cost) for name, total in totals.items()]
     return sorted(shares, key=lambda share: (-share.cost, share.name))
-
-
-def token_series(
-    since: datetime, until: datetime, step: timedelta, tenant: str | None = None
-) -> list[SeriesPoint]:
-    """Usage over time, by tenant; `step` is a multiple of a minute. Steps without use are left
-    out."""
-    edges = [whole_minute(since)]
-    while edges[-1] < until:
-        edges.append(edges[-1] + step)
-    reading = Reading(since, until)
-    found = reading.series([*edges[:-1], until], ("tenant",), _of(tenant), tallies=("throttled",))
-    return [
-        SeriesPoint(
-            at=edges[bucket],
-            tenant=name,
-            requests=total.requests,
-            throttled=total.throttled.total(),
-            prompt_tokens=int(total.sums["prompt_tokens"]),
-            completion_tokens=int(total.sums["completion_tokens"]),
-            cost=total.cost,
-        )
-        for (bucket, (name,)), total in sorted(found.items(), key=lambda each: each[0])
-    ]
-
-
-def throttles(since: datetime, until: datetime, tenant: str | None = None) -> list[ThrottleCount]:
-    """How often which limit refused whom, most first."""
-    counts: Counter[tuple[str, str]] = Counter()
-    found = Reading(since, until).totals(("tenant",), _of(tenant), tallies=("throttled",))
-    for (name,), total in found.items():
-        for reason, count in total.throttled.items():
-            counts[name, reason] += count
-    return [ThrottleCount(*who, count) for who, count in counts.most_common()]
 
 
 def _of(tenant: str | None) -> Where:
@@ -192,30 +118,6 @@ def heard(max_age_s: float) -> dict[str, Heard]:
         earlier = found.get(gateway)
         found[gateway] = Heard(at, max(ahead, earlier.ahead_s) if earlier else ahead)
     return found
-
-
-def sample_series(
-    since: datetime, until: datetime | None = None, step: timedelta = timedelta(seconds=5)
-) -> list[DebtPoint]:
-    """Debt over time from the samples, at most one a step and gateway, oldest first."""
-    rows = GatewaySample.objects.filter(at__gte=since)
-    if until is not None:
-        rows = rows.filter(at__lt=until)
-    chosen: dict[tuple[str, int], int] = {}
-    for pk, gateway, at in rows.order_by("at").values_list("id", "gateway", "at"):
-        chosen.setdefault((gateway, (at - since) // step), pk)
-    points: list[DebtPoint] = []
-    ids = list(chosen.values())
-    for start in range(0, len(ids), 500):
-        for sample in GatewaySample.objects.filter(id__in=ids[start : start + 500]).order_by("at"):
-            points.extend(_debts(sample))
-    return points
-
-
-def budget_history(account: str, limit: int = 5) -> list[PastWindow]:
-    """The newest windows that an account used something in, the running one too, newest first."""
-    rows = BudgetWindow.objects.filter(account=account).order_by("-window_start", "-id")[:limit]
-    return [PastWindow(*row) for row in rows.values_list("window_start", "window_end", "used")]
 
 
 def open_alerts(limit: int = 20) -> list[Alert]:
@@ -329,21 +231,3 @@ def _share(name: str, total: Total, all_tokens: int, all_cost: float) -> Share:
         ttft_p95_ms=total.quantile("ttft_ms", 0.95),
         e2e_p95_ms=total.quantile("e2e_ms", 0.95),
     )
-
-
-def _debts(sample: GatewaySample) -> Iterator[DebtPoint]:
-    for pool, of_pool in sample.state.get("pools", {}).items():
-        for lane, of_lane in of_pool.get("lanes", {}).items():
-            for tenant, standing in of_lane.get("tenants", {}).items():
-                yield DebtPoint(
-                    at=sample.at,
-                    gateway=sample.gateway,
-                    pool=pool,
-                    lane=lane,
-                    tenant=tenant,
-                    debt=standing.get("debt", 0.0),
-                    counter=standing.get("counter", 0.0),
-                    queued=standing.get("queued", 0),
-                    running=standing.get("running", 0),
-                    bound_units=of_pool.get("bound_units", 0.0),
-                )

@@ -64,12 +64,6 @@ def of_tokenize(body: Body) -> Prompt:
     return of_given(body.get("content") if "content" in body else body.get("prompt"), "prompt")
 
 
-def texts_of_tokenize(body: Body) -> list[str]:
-    if "messages" in body:
-        return texts_of_chat(body)
-    return texts_in(body["content" if "content" in body else "prompt"])
-
-
 def _pairs(body: Body, left: str, right: str) -> Prompt:
     one, other = _side(body.get(left), left), _side(body.get(right), right)
     if one.prompts not in (1, other.prompts):

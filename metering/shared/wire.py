@@ -268,7 +268,3 @@ def shown(
         else:
             found.append(shown_budget(policy, used, reserved, instant(window[1])))
     return found
-
-
-def in_windows(answer: Iterable[Sequence[float]]) -> list[tuple[Window, float]]:
-    return [(Window(instant(start), instant(end)), used) for start, end, used in answer]

@@ -11,7 +11,6 @@ from django.db.models import Q
 
 OVERLOAD = ["queue", "demote", "reject"]
 ENGINES = ["vllm", "vllm-body", "sglang", "llamacpp", "llm-d", "openai"]
-TOKENIZERS = ["estimate", "engine", "file"]
 
 
 class LimitColumns(models.Model):

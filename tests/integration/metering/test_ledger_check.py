@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from django.db import connections
 
-from metering import ledger_check, selectors, store, tasks, verify
+from metering import ledger_check, store, tasks, verify
 from metering.core.windows import window_at
 from metering.models import Alert, BudgetWindow, UsageRow
 from tenants.errors import NotAllowed
@@ -211,17 +211,6 @@ def test_a_daily_window_of_a_zone_is_counted_over_its_own_hours():
     assert differences(tokyo.end + minutes(1)) == []
     assert used(at=tokyo.start) == 20
     assert tokyo != DAY
-
-
-def test_past_windows_stay_readable_newest_first():
-    for hours in range(3):
-        save(10.0 + hours, at=AT - timedelta(hours=hours))
-    found = selectors.budget_history(ACME, limit=2)
-    assert [(window.start, window.used) for window in found] == [
-        (HOUR.start, 10),
-        (HOUR.start - timedelta(hours=1), 11),
-    ]
-    assert selectors.budget_history(UMBRELLA) == []
 
 
 # --- alerts ---------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from metering.models import (
     UsageQuarter,
     UsageRow,
 )
+from metering.reading import Reading
 from tests.integration.metering.records import NOON, ended, record
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
@@ -58,7 +59,7 @@ def traffic(request):
 
 
 def test_an_overview_shows_each_tenants_part(traffic):
-    alice, bob = selectors.tenant_overview(*HOUR)
+    alice, bob = selectors.breakdown("tenant", *HOUR)
     assert (alice.name, bob.name) == ("alice", "bob")
     assert (alice.requests, alice.tokens, alice.cost) == (10, 300, 500)
     assert (bob.requests, bob.tokens, bob.cost) == (5, 120, 250)
@@ -77,22 +78,23 @@ def test_a_tenant_sees_its_own_applications_only(traffic):
 
 
 def test_throttles_are_told_by_limit(traffic):
-    (one,) = selectors.throttles(*HOUR)
-    assert (one.tenant, one.reason, one.count) == ("bob", "requests_per_minute", 1)
-    assert selectors.throttles(*HOUR, tenant="alice") == []
+    found = Reading(*HOUR).totals(("tenant",), tallies=("throttled",))
+    told = {name: dict(total.throttled) for (name,), total in found.items()}
+    assert told == {"alice": {}, "bob": {"requests_per_minute": 1}}
 
 
 def test_the_sum_of_a_series_is_the_total(traffic):
-    points = selectors.token_series(*HOUR, step=timedelta(minutes=5))
-    assert {point.at for point in points} == {NOON.replace(second=0, microsecond=0)}
-    assert {point.tenant: point.cost for point in points} == {"alice": 500, "bob": 250}
-    assert sum(point.requests for point in points) == UsageRow.objects.count()
+    edges = [HOUR[0] + timedelta(minutes=5 * n) for n in range(13)]
+    found = Reading(*HOUR).series(edges, ("tenant",))
+    assert {bucket for bucket, _ in found} == {6}  # from noon on
+    assert {name: total.cost for (_, (name,)), total in found.items()} == {"alice": 500, "bob": 250}
+    assert sum(total.requests for total in found.values()) == UsageRow.objects.count()
 
 
 def test_a_range_ends_before_its_end(traffic):
     minute = NOON.replace(second=0, microsecond=0)
-    assert selectors.tenant_overview(minute - timedelta(hours=1), minute) == []
-    assert len(selectors.tenant_overview(minute, minute + timedelta(minutes=1))) == 2
+    assert selectors.breakdown("tenant", minute - timedelta(hours=1), minute) == []
+    assert len(selectors.breakdown("tenant", minute, minute + timedelta(minutes=1))) == 2
 
 
 def test_rolling_up_again_changes_nothing(traffic):
@@ -136,11 +138,11 @@ def test_marks_of_rows_that_came_during_a_roll_up_stay(monkeypatch):
 def test_a_page_costs_a_bounded_number_of_queries(django_assert_max_num_queries):
     save(*[record(at=NOON + timedelta(minutes=n), tenant=f"t{n}") for n in range(25)])
     with django_assert_max_num_queries(8):
-        selectors.tenant_overview(*HOUR)
+        selectors.breakdown("tenant", *HOUR)
     tasks.roll_up()
     tasks.roll_up_days()
     with django_assert_max_num_queries(5):
-        assert len(selectors.tenant_overview(*HOUR)) == 25
+        assert len(selectors.breakdown("tenant", *HOUR)) == 25
 
 
 def test_old_records_are_forgotten_and_their_roll_ups_stay(settings):
@@ -196,15 +198,6 @@ def test_the_live_state_is_the_newest_of_each_gateway_that_is_alive():
     assert [state["gateway"] for state in shown] == ["g1", "g2"]
     tenants = shown[0]["pools"]["chat"]["lanes"]["standard"]["tenants"]
     assert tenants["alice"]["debt"] == 1
-
-
-def test_debt_over_time_is_thinned_to_one_point_a_step():
-    for second in range(20):
-        sample(float(second), NOON + timedelta(seconds=second))
-    points = selectors.sample_series(NOON, step=timedelta(seconds=5))
-    assert [point.debt for point in points] == [0, 5, 10, 15]
-    assert (points[0].pool, points[0].lane, points[0].tenant) == ("chat", "standard", "alice")
-    assert (points[0].queued, points[0].bound_units) == (2, 70)
 
 
 def test_samples_are_forgotten():

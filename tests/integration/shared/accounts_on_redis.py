@@ -6,6 +6,7 @@ from typing import Any
 
 import valkey
 
+from metering.core.windows import Window
 from metering.shared import wire
 from metering.shared.library import STATE, prefix, source
 
@@ -79,4 +80,6 @@ class RedisAccounts:
 
     def windows(self, account):
         answer = self.call("windows", "alice", wire.encode({"account": account}), 0.0)
-        return wire.in_windows(answer)
+        return [
+            (Window(wire.instant(start), wire.instant(end)), used) for start, end, used in answer
+        ]
