@@ -21,10 +21,11 @@ Window = tuple[datetime, float]  # its end, and the limit that was passed in it
 
 
 class BudgetAlerts:
-    """`used_up` on the event loop, `note` and `resolve` on the database's thread."""
+    """All on the event loop; what is written (`write`) goes by the database's thread."""
 
     def __init__(self) -> None:
         self._new: dict[str, str] = {}
+        self._taken: dict[str, str] = {}  # and not written yet
         self._known: dict[str, Window] = {}
 
     def used_up(self, budgets: Iterable[BudgetPolicy], accounts: tuple[str, ...]) -> None:
@@ -38,9 +39,14 @@ class BudgetAlerts:
                 )
 
     def take(self) -> dict[str, str]:
-        """What was passed since the last time: account -> message."""
-        new, self._new = self._new, {}
-        return new
+        """What was passed and not `told` yet: account -> message."""
+        self._taken |= self._new
+        self._new = {}
+        return self._taken
+
+    def told(self) -> None:
+        """What was taken is written; until then it comes again: the database may be away."""
+        self._taken = {}
 
     def still(
         self,

@@ -308,6 +308,7 @@ class Gateway:
         )
         if new or still != set(known):
             await self._aside(lambda: alerting.write(new, still, at))
+        self.calls.alerts.told()
 
     async def _left(self, accounts: set[str], at: datetime) -> dict[str, float]:
         """What remains of these budgets."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import OperationalError
 
 from gateway import alerting
 from gateway.alerting import BudgetAlerts
@@ -32,6 +33,7 @@ def step(
     known = alerting.open_accounts()
     still = told.still(known, new, lambda account: policy, lambda budget: left, at)
     alerting.write(new, still, at)
+    told.told()
     return list(Alert.objects.filter(resolved_at=None))
 
 
@@ -67,3 +69,19 @@ def test_after_a_restart_it_stands_while_nothing_is_left() -> None:
     step(told)
     assert len(step(BudgetAlerts(), left=0.0)) == 1
     assert step(BudgetAlerts(), left=0.5) == []
+
+
+def test_what_could_not_be_written_is_told_with_the_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def away(*_: object) -> None:
+        raise OperationalError("the database is away")
+
+    told = BudgetAlerts()
+    told.used_up((HOURLY,), (HOURLY.account,))
+    with monkeypatch.context() as patched:
+        patched.setattr(alerting, "write", away)
+        with pytest.raises(OperationalError):
+            step(told)
+    assert [alert.subject for alert in step(told)] == [HOURLY.account]
+    assert told.take() == {}
