@@ -65,11 +65,16 @@ class PromptCounter:
         """For the live state: `fault` is empty where the pool counts as its policy says."""
         return {"kind": pool.tokenizer.kind, "fault": self._faults.get(pool.model, "")}
 
-    def wants(self, snapshot: PolicySnapshot) -> bool:
-        """Whether the policy names tokenizer files that are not loaded."""
+    def configure(self, snapshot: PolicySnapshot) -> bool:
+        """Forget what the policy counts with no more: a tokenizer takes tens of MB.
+        Returns whether it names tokenizer files that are not loaded."""
         counted = [p for p in snapshot.pools.values() if p.tokenizer.kind != "estimate"]
-        self._faults = {p.model: self._faults[p.model] for p in counted if p.model in self._faults}
-        return any(p.tokenizer.path not in self._files for p in counted if p.tokenizer.path)
+        models = {p.model for p in counted}
+        paths = {p.tokenizer.path for p in counted if p.tokenizer.path}
+        self._faults = {m: fault for m, fault in self._faults.items() if m in models}
+        self._retry_at = {m: at for m, at in self._retry_at.items() if m in models}
+        self._files = {path: count for path, count in self._files.items() if path in paths}
+        return not paths <= self._files.keys()
 
     async def load(self, snapshot: PolicySnapshot) -> None:
         """Read the policy's tokenizer files, those that are not loaded."""

@@ -230,7 +230,7 @@ class Gateway:
                 metrics.endpoint_up.labels(pool.model, endpoint.url).set(up)
             if self._learnt.get(pool.model) != pool.endpoints:
                 self._learn(pool)
-        if self.calls.counter.wants(snapshot):
+        if self.calls.counter.configure(snapshot):
             self._start(self.calls.counter.load(snapshot), "tokenizer files")
         metrics.policy_revision.set(snapshot.revision)
 

@@ -40,7 +40,7 @@ def words(tmp_path: Path) -> str:
 async def by_file(path: str, **alice: Any) -> World:
     pool = {"tokenizer": {"kind": "file", "path": path}}
     world = World(snapshot(alice=alice or TIGHT, pool=pool))
-    if world.calls.counter.wants(world.calls.snapshot):
+    if world.calls.counter.configure(world.calls.snapshot):
         await world.calls.counter.load(world.calls.snapshot)
     return world
 
@@ -131,7 +131,7 @@ async def test_without_a_readable_file_the_estimate_stands_in_and_it_is_told(
     assert (await world.ask()).status == 200
     assert planned(world) == world.estimates.prompt_tokens("chat", chat())
     assert str(path) in fault(world)
-    assert world.calls.counter.wants(world.calls.snapshot)  # it may be there next time
+    assert world.calls.counter.configure(world.calls.snapshot)  # it may be there next time
 
 
 async def test_what_could_be_read_without_end_is_not_read() -> None:
@@ -156,9 +156,17 @@ async def test_a_pool_that_goes_back_to_estimates_has_no_fault_left(tmp_path: Pa
     world = await by_file(str(tmp_path / "missing"))
     assert fault(world)
     policy = snapshot(pool={"tokenizer": {"kind": "estimate"}}, alice=TIGHT)
-    assert not world.calls.counter.wants(policy)
+    assert not world.calls.counter.configure(policy)
     await world.calls.counter.load(policy)
     assert world.calls.counter.state(policy.pools["chat"]) == {"kind": "estimate", "fault": ""}
+
+
+async def test_a_file_that_no_pool_names_any_more_is_forgotten(words: str) -> None:
+    world = await by_file(words)
+    named = world.calls.snapshot
+    assert not world.calls.counter.configure(named)
+    assert not world.calls.counter.configure(snapshot(alice=TIGHT))
+    assert world.calls.counter.configure(named)  # to be read anew
 
 
 async def test_a_count_that_fails_is_an_estimate(
