@@ -114,6 +114,7 @@ async def test_a_used_up_budget_that_alerts_lets_in_and_tells() -> None:
     [(account, message)] = world.calls.alerts.take().items()
     assert account == "tenant:alice/hourly"
     assert "10 units an hour" in message
+    world.calls.alerts.told()
     assert world.calls.alerts.take() == {}
 
 
