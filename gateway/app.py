@@ -30,7 +30,7 @@ TEXT = (b"content-type", b"text/plain; charset=utf-8")
 CALLS: dict[str, Kind] = {route.path: kind for kind, route in ROUTES.items()}
 MODELS = "/v1/models"
 SERVED = f"Served are: {', '.join([*CALLS, MODELS])}."
-PROBES = ("/healthz", "/readyz", "/metrics")
+PROBES = ("/healthz", "/health", "/readyz", "/metrics")
 OURS = frozenset({"v1", "tokenize", "detokenize"})  # first parts of paths, in any case
 
 Handler = Callable[[Exchange], Awaitable[None]]
@@ -54,12 +54,13 @@ class GatewayApp:
     def __init__(self, gateway: Gateway, proxies: Iterable[str] = ()) -> None:
         self._gateway = gateway
         self._proxies = Proxies(proxies)
-        self._born = int(time.time())
+        self._born = datetime.fromtimestamp(int(time.time()), UTC)
         self.start = gateway.start
         self.stop = gateway.stop
         self.drain = gateway.drain
         self._plain: dict[str, Handler] = {
             "/healthz": self._healthz,
+            "/health": self._healthz,  # vLLM's name: clients ask for it before they begin
             "/readyz": self._readyz,
             "/metrics": self._metrics,
         }
@@ -111,13 +112,12 @@ class GatewayApp:
                 raise ApiError(Outcome.MODEL_NOT_FOUND, message, param="model")
             await exchange.respond(200, [JSON], msgspec.json.encode(found))
             return
-        listing = {"object": "list", "data": models}
-        await exchange.respond(200, [JSON], msgspec.json.encode(listing))
+        await exchange.respond(200, [JSON], msgspec.json.encode(_page(models)))
 
     def _models_of(self, snapshot: PolicySnapshot, tenant: TenantPolicy) -> list[dict[str, object]]:
         """Those the tenant may use, aliases beside the models that they stand for."""
         return [
-            {"id": name, "object": "model", "created": self._born, "owned_by": "fairlane"}
+            _model(name, self._born)
             for name, pool in sorted(snapshot.models.items())
             if pool.model in tenant.models
         ]
@@ -135,6 +135,20 @@ class GatewayApp:
         content_type = (b"content-type", CONTENT_TYPE_LATEST.encode())
         self._gateway.measure()
         await exchange.respond(200, [content_type], metrics.exposition())
+
+
+def _model(name: str, born: datetime) -> dict[str, object]:
+    """As OpenAI's clients read it, and as Anthropic's do: no field of one is another's."""
+    openai = {"id": name, "object": "model", "created": int(born.timestamp())}
+    anthropic = {"type": "model", "display_name": name, "created_at": born.isoformat()}
+    return {**openai, "owned_by": "fairlane", **anthropic}
+
+
+def _page(models: list[dict[str, object]]) -> dict[str, object]:
+    """All of them: there is no second page."""
+    ends = (models[0]["id"], models[-1]["id"]) if models else (None, None)
+    listing = {"object": "list", "data": models, "has_more": False}
+    return {**listing, "first_id": ends[0], "last_id": ends[1]}
 
 
 async def wrong_method(exchange: Exchange, method: str, path: str, allowed: bytes) -> None:

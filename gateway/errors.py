@@ -5,7 +5,8 @@
 3. What says "come back later" says when: `retry-after` is whole seconds and at least 1, because
    clients read 0 as "at once" and text as nothing.
 4. A quota that is used up also says `x-should-retry: false`, since the official clients retry
-   every 429 by its status alone (engines.md, section 4).
+   every 429 by its status alone (engines.md, section 4). So does a wait past `LONGEST_SLEEP_S`:
+   anthropic's and openai's for Node would sleep it out, a day too, and their caller hears nothing.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from metering.core.record import FinishReason
 
 RawHeaders = Sequence[tuple[bytes, bytes]]
 LONGEST_WAIT_S = 367 * 86_400.0  # past the longest budget window
+LONGEST_SLEEP_S = 120.0  # a client may wait so long by itself: where openai's for Python stops
 
 
 class Outcome(StrEnum):
@@ -185,11 +187,13 @@ def _responses_error(error: ApiError) -> bytes:
 def headers(error: ApiError) -> list[tuple[bytes, bytes]]:
     """What this error adds to an answer: when to come back, whether to, and its own extras."""
     found = list(error.extra)
+    final = error.outcome is Outcome.INSUFFICIENT_QUOTA
     if error.outcome.answer.retry:
         wait = _bounded(error.retry_after_s)
+        final = final or wait > LONGEST_SLEEP_S
         found.append((b"retry-after", b"%d" % max(1, math.ceil(wait))))
         found.append((b"retry-after-ms", b"%d" % max(1, math.ceil(wait * 1000))))
-    if error.outcome is Outcome.INSUFFICIENT_QUOTA:
+    if final:
         found.append((b"x-should-retry", b"false"))
     if error.outcome is Outcome.INVALID_API_KEY:
         found.append((b"www-authenticate", b"Bearer"))

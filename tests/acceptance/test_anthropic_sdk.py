@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import anthropic
+import pydantic
 import pytest
 
 from tests.acceptance.stack import Stack, until
@@ -84,6 +85,24 @@ def test_tools_are_called_and_their_results_answered(acme: anthropic.Anthropic) 
         messages=[*turns, {"role": "user", "content": [result]}],
     )
     assert answer.content[0].type == "text"
+
+
+class Town(pydantic.BaseModel):
+    name: str
+    people: int
+
+
+def test_an_answer_has_the_form_that_was_asked_for(acme: anthropic.Anthropic) -> None:
+    answer = acme.messages.parse(
+        model="demo-chat", max_tokens=50, messages=HELLO, output_format=Town
+    )
+    assert answer.parsed_output == Town(name="sea", people=1)
+
+
+def test_models_are_listed_as_it_reads_them(acme: anthropic.Anthropic) -> None:
+    found = list(acme.models.list())
+    assert [model.display_name for model in found] == ["demo-chat", "gpt-4o-mini"]
+    assert acme.models.retrieve("demo-chat").created_at == found[0].created_at
 
 
 @pytest.mark.parametrize(

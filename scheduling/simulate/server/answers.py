@@ -14,12 +14,26 @@ from scheduling.simulate.server.wire import ChatRequest, Tool, ToolChoice
 from scheduling.simulate.text import BYTES_PER_TOKEN, Prose
 
 Finish = Literal["stop", "length", "tool_calls"]
+NO_SCHEMA: dict[str, Any] = {"properties": {"answer": {}}}  # for who asks for some object
 DEPTH = 6  # of a tool's parameters; deeper ones get an empty value
 
 
 @dataclass(frozen=True, slots=True)
+class Fixed:
+    """Given text, in ASCII, where prose would be."""
+
+    given: str
+
+    def piece(self, position: int) -> str:
+        return self.given[position * BYTES_PER_TOKEN :][:BYTES_PER_TOKEN]
+
+    def text(self, length: int) -> str:
+        return self.given[: length * BYTES_PER_TOKEN]
+
+
+@dataclass(frozen=True, slots=True)
 class Text:
-    prose: Prose
+    prose: Prose | Fixed
     length: int
     finish: Finish
 
@@ -67,6 +81,20 @@ def tool_call(seed: int, tool: Tool, limit: int) -> ToolCall:
         length=min(wanted, limit),
         finish="tool_calls" if wanted <= limit else "length",
     )
+
+
+def fixed(given: str, limit: int) -> Text:
+    wanted = -(-len(given) // BYTES_PER_TOKEN)
+    return Text(Fixed(given), min(wanted, limit), "stop" if wanted <= limit else "length")
+
+
+def json_to_say(asked: ChatRequest) -> str | None:
+    """What fits the format that the caller asked for; None where any text does."""
+    form = asked.response_format
+    if form is None or form.type == "text":
+        return None
+    schema = form.json_schema.schema if form.json_schema else None
+    return json.dumps(example(schema or NO_SCHEMA))
 
 
 def tool_to_call(asked: ChatRequest) -> Tool | None:

@@ -15,6 +15,8 @@ from scheduling.simulate.server.answers import (
     Answer,
     Text,
     drawn_length,
+    fixed,
+    json_to_say,
     prose,
     tool_call,
     tool_to_call,
@@ -60,12 +62,12 @@ class Composer:
         self.check(asked)
         if not asked.messages:
             raise bad_request("messages must not be empty.", "messages")
-        tool = tool_to_call(asked)
+        form = tool_to_call(asked) or json_to_say(asked)
         prompt = prompts.of_chat(
             asked.messages, asked.tools, asked.add_generation_prompt, self.profile.image_tokens
         )
         wanted = asked.max_completion_tokens or asked.max_tokens
-        return self._call("chatcmpl", asked, arrival, [prompt], wanted, tool)
+        return self._call("chatcmpl", asked, arrival, [prompt], wanted, form)
 
     def completion(self, asked: CompletionRequest, arrival: Arrival) -> Call:
         self.check(asked)
@@ -99,7 +101,7 @@ class Composer:
         arrival: Arrival,
         each: list[Prompt],
         max_tokens: int | None,
-        tool: Tool | None,
+        form: Tool | str | None,  # what is to be called, or said; None: prose
     ) -> Call:
         choices = asked.n or 1
         if len(each) * choices > MAX_SEQUENCES:
@@ -112,7 +114,7 @@ class Composer:
             streams=bool(asked.stream),
             script=arrival.script,
             answers=[
-                self._answer(asked, prompt, i, length, max_tokens, tool, arrival.script)
+                self._answer(asked, prompt, i, length, max_tokens, form, arrival.script)
                 for prompt, length in zip(each, lengths, strict=True)
                 for i in range(choices)
             ],
@@ -152,7 +154,7 @@ class Composer:
         choice: int,
         length: int,
         max_tokens: int | None,
-        tool: Tool | None,
+        form: Tool | str | None,
         script: Script,
     ) -> Answer:
         seed = text.digest(self.seed, prompt.data, asked.seed, choice)
@@ -160,8 +162,10 @@ class Composer:
         if script.output_tokens is not None:
             scripted = prose(seed, script.output_tokens, script.output_tokens)
             return Text(scripted.prose, scripted.length, _scripted_finish(scripted.length, limit))
-        if tool is not None:
-            return tool_call(seed, tool, limit)
+        if isinstance(form, str):
+            return fixed(form, limit)
+        if form is not None:
+            return tool_call(seed, form, limit)
         if asked.ignore_eos:
             return prose(seed, limit + 1, limit)
         drawn = max(drawn_length(seed, self.profile.output), asked.min_tokens or 0)

@@ -94,7 +94,7 @@ class ChatFrames(Frames):
     def _content(self, choice: int, tokens: int) -> str:
         answer = self._call.answers[choice]
         if isinstance(answer, Text):
-            return f'"delta":{{"content":"{answer.prose.piece(tokens - 1)}"}}'
+            return f'"delta":{{"content":{quoted(answer.prose.piece(tokens - 1))}}}'
         return f'"delta":{{"tool_calls":[{_tool_delta(answer, tokens)}]}}'
 
 

@@ -12,12 +12,14 @@ from scheduling.simulate.server.errors import ApiError
 from scheduling.simulate.server.wire import (
     ChatRequest,
     Common,
+    Formatted,
     Function,
     FunctionName,
     Message,
     Number,
     Tool,
     ToolChoice,
+    as_response_format,
 )
 
 STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
@@ -51,6 +53,7 @@ class MessagesRequest(Common, kw_only=True):
     system: Blocks | None = None
     tools: list[AnyTool] | None = None
     tool_choice: AnyChoice | None = None
+    output_config: Formatted | None = None
 
 
 def as_chat(asked: MessagesRequest) -> ChatRequest:
@@ -64,6 +67,7 @@ def as_chat(asked: MessagesRequest) -> ChatRequest:
         ignore_eos=asked.ignore_eos,
         tools=tools or None,
         tool_choice=_choice(asked.tool_choice),
+        response_format=as_response_format(asked.output_config),
     )
 
 

@@ -13,6 +13,7 @@ from scheduling.simulate.server.messages import event
 from scheduling.simulate.server.wire import (
     ChatRequest,
     Common,
+    Formatted,
     Function,
     FunctionName,
     Message,
@@ -20,6 +21,7 @@ from scheduling.simulate.server.wire import (
     Role,
     Tool,
     ToolChoice,
+    as_response_format,
 )
 
 ROLES: dict[str, Role] = {"assistant": "assistant", "system": "system", "developer": "developer"}
@@ -43,6 +45,7 @@ class ResponsesRequest(Common, kw_only=True):
     max_output_tokens: Number | None = None
     tools: list[ResponseTool] | None = None
     tool_choice: Literal["none", "auto", "required"] | Named | None = None
+    text: Formatted | None = None
     store: bool | None = None
     background: bool | None = None
 
@@ -66,6 +69,7 @@ def as_chat(asked: ResponsesRequest) -> ChatRequest:
         ignore_eos=asked.ignore_eos,
         tools=tools or None,
         tool_choice=ToolChoice(FunctionName(choice.name)) if isinstance(choice, Named) else choice,
+        response_format=as_response_format(asked.text),
     )
 
 

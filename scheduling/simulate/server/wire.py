@@ -18,7 +18,7 @@ _OPENAI = (
     "presence_penalty user metadata modalities audio prediction reasoning_effort service_tier "
     "store verbosity web_search_options safety_identifier prompt_cache_key "
     "system stop_sequences top_k thinking input dimensions encoding_format query documents top_n "
-    "text_1 text_2 instructions max_output_tokens"
+    "text_1 text_2 instructions max_output_tokens text output_config"
 )
 OPENAI_FIELDS = frozenset(_OPENAI.split())
 
@@ -51,6 +51,32 @@ class ToolChoice(msgspec.Struct):
     type: Literal["function"] = "function"
 
 
+class JsonSchema(msgspec.Struct):
+    schema: dict[str, Any] | None = None
+
+
+class ResponseFormat(msgspec.Struct):
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    json_schema: JsonSchema | None = None
+
+
+class SchemaFormat(msgspec.Struct):
+    """As it is written on the routes that are not chat."""
+
+    type: Literal["text", "json_object", "json_schema"] = "text"
+    schema: dict[str, Any] | None = None
+
+
+class Formatted(msgspec.Struct):
+    format: SchemaFormat | None = None
+
+
+def as_response_format(given: Formatted | None) -> ResponseFormat | None:
+    if given is None or given.format is None:
+        return None
+    return ResponseFormat(given.format.type, JsonSchema(given.format.schema))
+
+
 class Message(msgspec.Struct):
     role: Role
     content: str | list[dict[str, Any]] | None = None
@@ -77,6 +103,7 @@ class ChatRequest(Common, kw_only=True):
     tools: list[Tool] | None = None
     tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
     add_generation_prompt: bool = True
+    response_format: ResponseFormat | None = None
 
 
 class CompletionRequest(Common, kw_only=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import openai
+import pydantic
 import pytest
 
 from tests.fakes import RunningEngine
@@ -19,6 +20,11 @@ TOOLS = [
     }
 ]
 HELLO = [{"role": "user", "content": "hello"}]
+
+
+class Town(pydantic.BaseModel):
+    name: str
+    people: int
 
 
 @pytest.fixture
@@ -56,6 +62,26 @@ async def test_tool_calls_streamed_and_parsed(client):
         final = await events.get_final_completion()
     call = final.choices[0].message.tool_calls[0]
     assert (call.function.name, call.function.arguments) == ("weather", '{"city": "sea"}')
+
+
+async def test_an_answer_has_the_form_that_was_asked_for(client):
+    asked = {"model": "demo-chat", "messages": HELLO}
+    answer = await client.chat.completions.parse(**asked, response_format=Town)
+    assert answer.choices[0].message.parsed == Town(name="sea", people=1)
+    async with client.chat.completions.stream(**asked, response_format=Town) as events:
+        final = await events.get_final_completion()
+    assert final.choices[0].message.parsed == Town(name="sea", people=1)
+    response = await client.responses.parse(model="demo-chat", input="hello", text_format=Town)
+    assert response.output_parsed == Town(name="sea", people=1)
+
+
+async def test_an_object_without_a_schema_and_one_cut_off(client):
+    asked = {"model": "demo-chat", "messages": HELLO, "response_format": {"type": "json_object"}}
+    answer = (await client.chat.completions.create(**asked)).choices[0]
+    assert (answer.finish_reason, answer.message.content) == ("stop", '{"answer": "sea"}')
+    cut = await client.chat.completions.create(**asked, max_tokens=2)
+    assert (cut.choices[0].finish_reason, cut.choices[0].message.content) == ("length", '{"answe')
+    assert cut.usage.completion_tokens == 2
 
 
 async def test_an_image_part(client):

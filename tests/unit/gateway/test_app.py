@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -108,6 +109,14 @@ async def test_the_list_has_what_the_key_may_use_with_its_aliases() -> None:
     assert await models("bob") == ["chat", "gpt-4o-mini"]
 
 
+async def test_the_list_is_also_one_page_as_anthropics_clients_read_it() -> None:
+    page = (await ask("/v1/models", key="alice")).json
+    assert (page["first_id"], page["last_id"], page["has_more"]) == ("chat", "org/code", False)
+    [model, *_] = page["data"]
+    assert (model["type"], model["display_name"]) == ("model", "chat")
+    assert datetime.fromisoformat(model["created_at"]).timestamp() == model["created"]
+
+
 async def test_one_model_is_looked_up_by_name_or_alias_even_with_a_slash() -> None:
     for name in ("chat", "gpt-4o-mini", "org/code"):
         answer = await ask(f"/v1/models/{name}")
@@ -184,7 +193,7 @@ async def test_an_escaped_spelling_is_none(path: str) -> None:
 def test_paths_that_look_like_ours_are_answered_here() -> None:
     for path in ("/v1", "/V1/x", "//v1/x", "/tokenize", "/tokenize/", "/detokenize", *PROBES):
         assert is_ours(path), path
-    for path in ("/", "/api/v1/keys/", "/v1x", "/usage/", "/tokenizer", "/healthz/"):
+    for path in ("/", "/api/v1/keys/", "/v1x", "/usage/", "/tokenizer", "/healthz/", "/health/"):
         assert not is_ours(path), path
 
 
@@ -207,6 +216,7 @@ async def test_ready_is_told_apart_from_alive() -> None:
     service.ready = False
     assert (await ask("/readyz", key=None, service=service)).status == 503
     assert (await ask("/healthz", key=None, service=service)).status == 200
+    assert (await ask("/health", key=None, service=service)).status == 200  # as engines call it
     service.ready = True
     assert (await ask("/readyz", key=None, service=service)).status == 200
 

@@ -99,6 +99,13 @@ def test_a_used_up_quota_says_not_to_retry() -> None:
     assert json.loads(openai_body(error))["error"]["type"] == "insufficient_quota"
 
 
+@pytest.mark.parametrize(("wait_s", "said"), [(61, None), (120, None), (121, b"false")])
+def test_nobody_sleeps_long_unseen(wait_s: float, said: bytes | None) -> None:
+    error = ApiError(Outcome.RATE_LIMIT_EXCEEDED, "the bucket refills", retry_after_s=wait_s)
+    assert header(error, b"x-should-retry") == said
+    assert header(error, b"retry-after") == str(wait_s).encode()
+
+
 def test_an_unknown_key_is_told_which_scheme_to_use() -> None:
     assert header(ApiError(Outcome.INVALID_API_KEY, "no"), b"www-authenticate") == b"Bearer"
 
