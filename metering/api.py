@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from metering import selectors
 from metering.models import UsageRow
 from metering.selectors import Dimension, Share
-from tenants.api.base import Api
+from tenants.api.base import NO_STORE, Api
 from tenants.api.described import lists, says
 from tenants.api.pages import Filters, Moment, Whole, fault, moment, only, page
 from tenants.core.issue import Invalid
@@ -145,5 +145,4 @@ class Live(Api):
         tag="live",
     )
     def get(self, request: Request) -> Response:
-        headers = {"Cache-Control": "no-store"}
-        return Response({"gateways": selectors.latest_samples()}, headers=headers)
+        return Response({"gateways": selectors.latest_samples()}, headers=NO_STORE)

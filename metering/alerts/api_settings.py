@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from datetime import datetime
-from hashlib import sha256
 from typing import Annotated, Any, ClassVar, Literal
 
 from django.db import transaction
@@ -19,20 +18,13 @@ from metering.alerts.rules import rules
 from metering.alerts.services import DestinationValues, RuleValues
 from metering.core.alert_kinds import Rule
 from metering.models import AlertDestination, AlertRule
-from tenants.api.base import Api
+from tenants.api.base import NO_STORE, Api, etag_of
 from tenants.api.described import IF_MATCH, RACES, REASON, REUSED, lists, says
 from tenants.api.idempotency import IDEMPOTENCY_KEY, once
 from tenants.api.pages import Filters, choice, holds, only, page, yes_or_no
 from tenants.api.schemas import Out, Reason
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
-
-SECRET = {"Cache-Control": "no-store"}
-
-
-def etag_of(values: object) -> str:
-    return sha256(repr(values).encode()).hexdigest()[:16]
-
 
 # --- rules ----------------------------------------------------------------------------------
 
@@ -177,7 +169,7 @@ class DestinationApi(Api):
         return said
 
     def answer(self, row: AlertDestination, status: int = 200, **secret: str | None) -> Response:
-        headers = {"ETag": f'"{etag_of(DestinationOut.of(row))}"', **(SECRET if secret else {})}
+        headers = {"ETag": f'"{etag_of(DestinationOut.of(row))}"', **(NO_STORE if secret else {})}
         return Response({**self.told(row), **secret}, status, headers=headers)
 
 

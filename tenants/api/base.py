@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Any, ClassVar, TypeVar
 
 from django.http import Http404, HttpResponseBase
@@ -30,6 +31,7 @@ from tenants.gate import Viewer, viewer_of
 from tenants.services import Actor, actor_for
 
 Order = TypeVar("Order", bound=Reason)
+NO_STORE = {"Cache-Control": "no-store"}  # of secrets, and of what is old at once
 
 
 class Json(JSONParser):
@@ -147,6 +149,11 @@ class Api(APIView):
         """For what no service checks: inside a transaction that holds the row."""
         if self.if_match() not in (None, etag):
             raise Changed(f"{what} was changed by somebody else meanwhile")
+
+
+def etag_of(values: object) -> str:
+    """Of what an edit can change, as plain values."""
+    return sha256(repr(values).encode()).hexdigest()[:16]
 
 
 def handle(error: Exception, context: dict[str, Any]) -> Response | None:

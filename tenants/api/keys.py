@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import ClassVar
 
 from django.db import transaction
@@ -12,7 +11,7 @@ from rest_framework.response import Response
 
 from tenants import selectors, services
 from tenants.api import filters
-from tenants.api.base import Api
+from tenants.api.base import NO_STORE, Api, etag_of
 from tenants.api.described import IF_MATCH, RACES, REUSED, lists, says
 from tenants.api.idempotency import IDEMPOTENCY_KEY, once
 from tenants.api.pages import page
@@ -36,14 +35,13 @@ from tenants.services.state import bump
 
 def with_secret(key: ApiKey, secret: str, status: int) -> Response:
     told = {**KeyOut.of(key), "key": secret}
-    return Response(told, status, headers={"Cache-Control": "no-store"})
+    return Response(told, status, headers=NO_STORE)
 
 
 def etag(key: ApiKey) -> str:
     """Of what an edit can change; not of when it was used last."""
     fields = [getattr(key, field) for field in ("public_id", "expires_at", "revoked_at")]
-    text = repr([*fields, *map(budget_of, key.budgets.all())])
-    return sha256(text.encode()).hexdigest()[:16]
+    return etag_of([*fields, *map(budget_of, key.budgets.all())])
 
 
 class KeyApi(Api):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from hashlib import sha256
 from typing import Any, ClassVar
 
-from django.contrib.auth import get_user_model
 from django.db import transaction
-from django.db.models import QuerySet
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from tenants import services
+from tenants import selectors, services
 from tenants.api import filters
-from tenants.api.base import Api
+from tenants.api.base import NO_STORE, Api, etag_of
 from tenants.api.described import IF_MATCH, RACES, REASON, REUSED, lists, says
 from tenants.api.idempotency import IDEMPOTENCY_KEY, once
 from tenants.api.pages import page
@@ -36,11 +33,6 @@ from tenants.errors import NotFound
 from tenants.models import AccessToken, Membership
 
 EDITED = ("username", "role", "tenant", "enabled", "must_use_totp")
-SECRET = {"Cache-Control": "no-store"}
-
-
-def everybody() -> QuerySet[Any]:
-    return get_user_model()._default_manager.select_related("membership__tenant")
 
 
 def told(user: Any) -> dict[str, Any]:
@@ -51,20 +43,19 @@ def told(user: Any) -> dict[str, Any]:
 def etag(user: Any) -> str:
     """Of what an edit can change."""
     said = told(user)
-    text = repr([said[field] for field in EDITED])
-    return sha256(text.encode()).hexdigest()[:16]
+    return etag_of([said[field] for field in EDITED])
 
 
 class UserApi(Api):
     def found(self, username: str) -> Any:
-        user = everybody().filter(username=username).first()
+        user = selectors.people().filter(username=username).first()
         if user is None or user.get_username() != username:
             raise NotFound(f"there is no user {username!r}")
         return user
 
     def answer(self, username: str, status: int = 200, **secrets: str) -> Response:
         user = self.found(username)
-        headers = {"ETag": f'"{etag(user)}"', **(SECRET if secrets else {})}
+        headers = {"ETag": f'"{etag(user)}"', **(NO_STORE if secrets else {})}
         return Response({**told(user), **secrets}, status, headers=headers)
 
 
@@ -73,7 +64,7 @@ class Users(UserApi):
 
     @lists("user_list", "People and their roles", UserOut, filters.Users)
     def get(self, request: Request) -> Response:
-        return page(request, everybody(), filters.Users, told)
+        return page(request, selectors.people(), filters.Users, told)
 
     @says(
         "user_create",
@@ -142,7 +133,7 @@ class Password(UserApi):
     def post(self, request: Request, username: str) -> Response:
         _, by = self.order(Reason)
         password = services.reset_password(username, **by)
-        return Response({"username": username, "password": password}, headers=SECRET)
+        return Response({"username": username, "password": password}, headers=NO_STORE)
 
 
 class Sessions(UserApi):
@@ -185,7 +176,7 @@ class UserToken(UserApi):
 
 
 def with_text(token: AccessToken, text: str, status: int) -> Response:
-    return Response({**TokenOut.of(token), "token": text}, status, headers=SECRET)
+    return Response({**TokenOut.of(token), "token": text}, status, headers=NO_STORE)
 
 
 class Tokens(Api):
@@ -195,8 +186,7 @@ class Tokens(Api):
 
     @lists("token_list", "Service tokens", TokenOut, filters.Tokens)
     def get(self, request: Request) -> Response:
-        rows = AccessToken.objects.filter(user=None).select_related("tenant")
-        return page(request, rows, filters.Tokens, TokenOut.of)
+        return page(request, selectors.service_tokens(), filters.Tokens, TokenOut.of)
 
     @says(
         "token_create",
@@ -219,7 +209,7 @@ class Token(Api):
 
     @says("token_read", "Read a service token", {200: TokenOut})
     def get(self, request: Request, public_id: str) -> Response:
-        found = AccessToken.objects.filter(user=None, public_id=public_id).first()
+        found = selectors.service_tokens().filter(public_id=public_id).first()
         if found is None:
             raise NotFound(f"there is no token {public_id!r}")
         return Response(TokenOut.of(found))

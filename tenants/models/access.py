@@ -13,6 +13,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from tenants.core.tokens import masked
 from tenants.models.tenancy import Role, Tenant
 
 
@@ -65,7 +66,7 @@ class AccessToken(models.Model):
 
     @property
     def masked(self) -> str:
-        return f"flt_{self.public_id}_…"
+        return masked(self.public_id)
 
     @property
     def state(self) -> str:

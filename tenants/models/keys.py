@@ -8,6 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
+from tenants.core.keys import masked
 from tenants.models.tenancy import Application, Tenant
 
 SOON = timedelta(days=14)  # so near an expiry somebody should have a look
@@ -38,7 +39,7 @@ class ApiKey(models.Model):
 
     @property
     def masked(self) -> str:
-        return f"fl_{self.public_id}_…"
+        return masked(self.public_id)
 
     @property
     def state(self) -> str:

@@ -18,7 +18,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from tenants.core.document import Budget as BudgetPart
-from tenants.core.issue import Invalid, Issue, short, told
+from tenants.core.issue import refused, short
 from tenants.core.keys import BASE62, ID_ALPHABET, ID_LENGTH, SECRET_LENGTH, digest, key_text
 from tenants.core.validation import validate_budgets
 from tenants.errors import NotFound
@@ -115,7 +115,7 @@ def expire_key(
         version = bump()
         key = _key(public_id, actor)
         if key.revoked_at is not None:
-            raise _refused("key", public_id, f"key {public_id} is revoked; make a new one")
+            raise refused("key", public_id, f"key {public_id} is revoked; make a new one")
         old, key.expires_at = key.expires_at, expires_at
         key.save(update_fields=["expires_at"])
         said = [None if each is None else each.isoformat() for each in (old, expires_at)]
@@ -143,7 +143,7 @@ def set_key_budgets(
         version = bump()
         key = _key(public_id, actor)
         if key.revoked_at is not None:
-            raise _refused("key", public_id, f"key {public_id} is revoked; make a new one")
+            raise refused("key", public_id, f"key {public_id} is revoked; make a new one")
         old = [budget_of(row) for row in key.budgets.all()]
         if old != new:
             key.budgets.all().delete()
@@ -203,7 +203,7 @@ def _key(public_id: str, actor: Actor) -> ApiKey:
 def _usable(public_id: str, actor: Actor) -> ApiKey:
     key = _key(public_id, actor)
     if key.state != "active":
-        raise _refused("key", public_id, f"key {public_id} is {key.state}; make a new one")
+        raise refused("key", public_id, f"key {public_id} is {key.state}; make a new one")
     return key
 
 
@@ -228,7 +228,7 @@ def _has_room(tenant: Tenant) -> None:
             f"{tenant.name} has {used} keys that are not revoked; its own people may make up to "
             f"{most} (FAIRLANE_TENANT_KEYS). Revoke one, or ask an admin."
         )
-        raise _refused("tenant", tenant.name, message)
+        raise refused("tenant", tenant.name, message)
 
 
 def _new_secret(key: ApiKey) -> str:
@@ -250,13 +250,13 @@ def _after(
     if isinstance(amount, bool) or not 0 < amount <= most:  # NaN is refused here as well
         lowest = "0" if least == 0 else "more than 0"
         message = f"{field} is {short(amount)}; it takes {lowest} up to {most:g}"
-        raise _refused(field, amount, message)
+        raise refused(field, amount, message)
     return timezone.now() + amount * unit
 
 
 def _name_fits(name: str) -> None:
     if len(name) > 100 or not (name == "" or name.isprintable()):
-        raise _refused("name", name, f"name is {short(name)}; it takes up to 100 plain characters")
+        raise refused("name", name, f"name is {short(name)}; it takes up to 100 plain characters")
 
 
 def _said(key: ApiKey, budgets: Sequence[BudgetPart]) -> dict[str, Any]:
@@ -272,7 +272,3 @@ def _said(key: ApiKey, budgets: Sequence[BudgetPart]) -> dict[str, Any]:
 
 def _told(budgets: Sequence[BudgetPart]) -> list[dict[str, Any]]:
     return [part.model_dump(exclude_defaults=True) for part in budgets]
-
-
-def _refused(field: str, value: object, message: str) -> Invalid:
-    return Invalid([Issue(field, None, told(value), message, (field,))])

@@ -14,7 +14,7 @@ from typing import Any
 
 from tenants.core.diff import LISTS, Kind, content, named
 from tenants.core.document import Document, canonical
-from tenants.core.issue import Invalid, Issue, told
+from tenants.core.issue import refused
 from tenants.core.validation import validate
 from tenants.errors import Conflict, NotFound
 from tenants.selectors import current_document
@@ -90,7 +90,7 @@ def creating(kind: Kind, fields: Mapping[str, Any]) -> Proposal:
 
     def propose(old: Document) -> Document:
         if name in named(old, kind):
-            raise Invalid([_issue(_key(kind), name, f"{kind} {name!r} exists already")])
+            raise refused(_key(kind), name, f"{kind} {name!r} exists already")
         data = canonical(old)
         items, own = _place(data, kind, name)
         items.append(_patched({}, {**fields, _key(kind): own or fields.get(_key(kind))}))
@@ -187,7 +187,7 @@ def _edit(data: dict[str, Any], kind: Kind, name: str, fields: Mapping[str, Any]
     position = _position(items, kind, own)
     if fields.get(_key(kind), own) not in (own, name):
         renamed = fields[_key(kind)]
-        raise Invalid([_issue(_key(kind), renamed, f"a {kind} keeps its name: {name!r}")])
+        raise refused(_key(kind), renamed, f"a {kind} keeps its name: {name!r}")
     given = {key: value for key, value in fields.items() if key != _key(kind)}
     items[position] = _patched(items[position], given)
 
@@ -202,7 +202,3 @@ def _patched(target: Any, patch: Any) -> Any:
         else:
             merged[key] = _patched(merged.get(key), value)
     return merged
-
-
-def _issue(field: str, value: Any, message: str) -> Issue:
-    return Issue(field, None, told(value), message, (field,))
