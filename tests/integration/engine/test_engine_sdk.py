@@ -80,7 +80,7 @@ async def test_an_object_without_a_schema_and_one_cut_off(client):
     answer = (await client.chat.completions.create(**asked)).choices[0]
     assert (answer.finish_reason, answer.message.content) == ("stop", '{"answer": "sea"}')
     cut = await client.chat.completions.create(**asked, max_tokens=2)
-    assert (cut.choices[0].finish_reason, cut.choices[0].message.content) == ("length", '{"answe')
+    assert (cut.choices[0].finish_reason, cut.choices[0].message.content) == ("length", '{"answer')
     assert cut.usage.completion_tokens == 2
 
 
