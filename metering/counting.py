@@ -173,7 +173,7 @@ class _Query:
             pieces = self.pieces[level]
             places = ", ".join(["(%s, %s, %s)"] * len(pieces))
             tables.append(f"p{level} (bucket, since, until) AS (VALUES {places})")
-            values += [v for p in pieces for v in (p.bucket, _moment(p.since), _moment(p.until))]
+            values += [v for p in pieces for v in (p.bucket, stored(p.since), stored(p.until))]
             bounds, moments = self._bounds(level)
             selects.append(self._select(level, what, source, bounds, condition))
             filters += moments + self._values
@@ -191,7 +191,7 @@ class _Query:
             return "", []
         pieces = self.pieces[level]
         since, until = min(p.since for p in pieces), max(p.until for p in pieces)
-        return " AND t.at >= %s AND t.at < %s", [_moment(since), _moment(until)]
+        return " AND t.at >= %s AND t.at < %s", [stored(since), stored(until)]
 
     def _table(self, level: int) -> str:
         slim = BY_TENANT.get(level) if self._slim else None
@@ -217,7 +217,8 @@ def within(pieces: str, columns: str, source: str, moment: str, conditions: str)
     return f"SELECT p.bucket, {columns} FROM {pieces} p CROSS JOIN {source} WHERE {asked}"  # noqa: S608
 
 
-def _moment(seconds: int) -> Any:
+def stored(seconds: int) -> Any:
+    """A moment as a query compares it."""
     return connection.ops.adapt_datetimefield_value(datetime.fromtimestamp(seconds, UTC))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from django.db import connection
 
 from metering.core.cover import MINUTE, QUARTER, Piece, cover
-from metering.counting import within
+from metering.counting import stored, within
 from metering.history import FIELDS, LARGEST, LIVE
 from metering.rollup import floor, oldest_minute
 
@@ -80,7 +80,7 @@ def _sql(
     for level, found in pieces.items():
         places = ", ".join(["(%s, %s, %s)"] * len(found))
         tables.append(f"p{level} (bucket, since, until) AS (VALUES {places})")
-        values += [v for p in found for v in (p.bucket, _moment(p.since), _moment(p.until))]
+        values += [v for p in found for v in (p.bucket, stored(p.since), stored(p.until))]
         table = f"{LIVE[level]._meta.db_table} t"
         asked = f" AND {OF_KIND[kind]}{conditions}"
         selects.append(within(f"p{level}", inner, table, "start", asked))
@@ -97,10 +97,6 @@ def _added_up(name: str) -> str:
     if name == "debt":
         return "CASE WHEN MAX(debt) > -MIN(debt) THEN MAX(debt) ELSE MIN(debt) END"
     return f"MAX({name})" if name in LARGEST else f"SUM({name})"
-
-
-def _moment(seconds: int) -> Any:
-    return connection.ops.adapt_datetimefield_value(datetime.fromtimestamp(seconds, UTC))
 
 
 def _whole(edges: Sequence[datetime]) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any
 
 from django.db.models import Q
 
@@ -15,10 +15,9 @@ from metering.models import BudgetWindow
 from metering.selectors import PastWindow
 from tenants.core.document import Budget, Document, Tenant, Tier
 from tenants.core.effective import budgets_of
+from tenants.core.shown import Level, level
 from tenants.core.snapshot import BudgetPolicy
 
-Level = Literal["", "warn", "bad"]
-WARN, BAD = 0.8, 0.95  # parts used
 USED_UP = {
     "reject": "used up: its requests are refused",
     "demote": "used up: its requests run in the lowest lane",
@@ -68,16 +67,12 @@ class Left:
 
     @property
     def level(self) -> Level:
-        return level_of(self.part or 0.0)
+        return level(self.part or 0.0)
 
     @property
     def note(self) -> str:
         """What follows, where nothing of it is left."""
         return USED_UP[self.owned.budget.on_exhausted] if self.remaining == 0 else ""
-
-
-def level_of(part: float) -> Level:
-    return "bad" if part >= BAD else "warn" if part >= WARN else ""
 
 
 def owned_by(tenant: Tenant, tier: Tier) -> list[Owned]:
@@ -153,10 +148,8 @@ def used_up(document: Document, at: datetime) -> set[str]:
     for tenant in document.tenants:
         for budget in budgets_of(tenant, tiers[tenant.tier]):
             account = f"tenant:{tenant.name}/{budget.name}"
-            limits[account], owner[account] = (
-                _in_force(account, budget, tenant.timezone),
-                tenant.name,
-            )
+            limits[account] = _in_force(account, budget, tenant.timezone)
+            owner[account] = tenant.name
     return {owner[use.account] for use in budget_use.uses(limits, at) if use.is_used_up}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any
 
 Sample = Mapping[str, Any]
@@ -18,7 +17,7 @@ class Standing:
     running: int = 0
     queued: int = 0
     debt: float | None = None
-    budgets: list[dict[str, Any]] = field(default_factory=list)
+    budgets: list[Mapping[str, Any]] = field(default_factory=list)  # as in docs/architecture.md
 
 
 @dataclass(slots=True)
@@ -70,7 +69,7 @@ def combine(samples: Iterable[Sample]) -> Live:
         for name, state in sample.get("tenants", {}).items():
             tenants[name].running += state.get("running", 0)
             tenants[name].queued += state.get("queued", 0)
-            tenants[name].budgets = [_used(budget) for budget in state.get("budgets", [])]
+            tenants[name].budgets = state.get("budgets", [])
         for pool in sample.get("pools", {}).values():
             _note_debts(pool, tenants)
     bounds = [pool.get("bound_units") or 0.0 for _, pool in _pools(gateways)]
@@ -104,22 +103,6 @@ def _note_debts(pool: Mapping[str, Any], tenants: Mapping[str, Standing]) -> Non
             debt, standing = state.get("debt"), tenants[name]
             if debt is not None and (standing.debt is None or abs(debt) > abs(standing.debt)):
                 standing.debt = debt
-
-
-def _used(budget: Mapping[str, Any]) -> dict[str, Any]:
-    limit, remaining = budget.get("limit") or 0.0, budget.get("remaining") or 0.0
-    part = 1.0 - remaining / limit if limit else 1.0
-    resets = budget.get("resets_at")
-    return {
-        **budget,
-        "part": min(1.0, max(0.0, part)),
-        "level": _level(part),
-        "resets": datetime.fromisoformat(resets) if resets else None,
-    }
-
-
-def _level(part: float) -> str:
-    return "bad" if part >= 0.95 else "warn" if part >= 0.8 else ""
 
 
 def _pool_rows(samples: list[Sample]) -> list[dict[str, Any]]:

@@ -205,7 +205,7 @@ def row_of(
         debt=standing.debt if standing else None,
         tokens=hour.tokens if hour else 0,
         throttled=hour.throttled if hour else 0,
-        over_budget=over or any(budget["part"] >= 1 for budget in own),
+        over_budget=over or any(budget["remaining"] <= 0 for budget in own),
     )
 
 

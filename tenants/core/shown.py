@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from tenants.core.compile import engine_priority
 from tenants.core.diff import Change, Kind
@@ -18,6 +18,9 @@ from tenants.core.effective import lane_of, origins
 from tenants.core.merge import Beside
 
 FEW = 5  # names that are spelled out before the rest is a number
+WARN, BAD = 0.8, 0.95  # parts used
+
+Level = Literal["", "warn", "bad"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,11 @@ def few(names: list[str]) -> str:
 
 def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def level(part: float) -> Level:
+    """How near to its end something is of which so much, 0..1, is used."""
+    return "bad" if part >= BAD else "warn" if part >= WARN else ""
 
 
 def summary(changes: Iterable[Change]) -> str:

@@ -18,6 +18,7 @@ from typing import Literal
 from tenants.core.compile import compile_snapshot
 from tenants.core.diff import Kind
 from tenants.core.document import Document
+from tenants.core.shown import counted, few
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot, PoolPolicy, TenantPolicy
 
 NEAR_FULL = 0.9  # of all shares reserved: little is left to go by rank
@@ -130,7 +131,7 @@ def _lanes(
         states = [state for (_, each), state in live.lanes.items() if each == name]
         queued = sum(state.queued for state in states)
         if new is None and queued:
-            text = f"{_count(queued, 'request')} in lane {name} wait now and would be refused."
+            text = f"{counted(queued, 'request')} in lane {name} wait now and would be refused."
             yield PolicyWarning("warning", "lane", name, "", text)
         elif new is not None and new.max_queue_seconds < lane.max_queue_seconds:
             oldest = max((state.oldest_wait_s for state in states), default=0.0)
@@ -163,7 +164,7 @@ def _removed_pool(pool: PoolPolicy, live: LiveState) -> Iterator[PolicyWarning]:
     recent = (each for calls in live.recent.values() for each in calls.items())
     asked = sum(count for (_, name, _), count in recent if name in names)
     if asked:
-        text = f"{_count(asked, 'request')} in the last hour asked for {model}."
+        text = f"{counted(asked, 'request')} in the last hour asked for {model}."
         yield PolicyWarning("warning", "pool", model, "", text)
 
 
@@ -174,8 +175,9 @@ def _endpoints(pool: PoolPolicy, new: PoolPolicy, live: LiveState) -> Iterator[P
         taken = each.url not in drained
         if running and (taken or (drained[each.url] and not each.drain)):
             done = "removed" if taken else "drained"
+            runs = counted(running, "request")
             text = (
-                f"{each.url} is {done} while it runs {_count(running, 'request')} of {pool.model}; "
+                f"{each.url} is {done} while it runs {runs} of {pool.model}; "
                 "they finish, and nothing new is sent to it."
             )
             field_ = f"endpoints.{each.url}" + ("" if taken else ".drain")
@@ -188,7 +190,7 @@ def _endpoints(pool: PoolPolicy, new: PoolPolicy, live: LiveState) -> Iterator[P
     elif live.known and all((pool.model, url) not in live.endpoints for url in serving):
         text = (
             f"No gateway has ever reached an endpoint that {pool.model} would be left with "
-            f"({_few(serving)}): make sure that an engine serves there."
+            f"({few(serving)}): make sure that an engine serves there."
         )
         yield PolicyWarning("warning", "pool", pool.model, "endpoints", text)
     elif set(serving) != set(could) and _none_available(pool.model, serving, live):
@@ -208,11 +210,6 @@ def _addresses(before: PolicySnapshot, after: PolicySnapshot) -> Iterator[Policy
                     f"where most engines serve nothing; {url}/v1 is the usual address."
                 )
                 yield PolicyWarning("warning", "pool", model, f"endpoints.{url}", text)
-
-
-def _few(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
 
 
 def _none_available(model: str, urls: list[str], live: LiveState) -> bool:
@@ -247,7 +244,7 @@ def _stopped(name: str, how: str, live: LiveState) -> Iterator[PolicyWarning]:
         )
         yield PolicyWarning("warning", "tenant", name, field_, text)
     elif asked := sum(live.recent.get(name, {}).values()):
-        text = f"{name} is {how}; it made {_count(asked, 'request')} in the last hour."
+        text = f"{name} is {how}; it made {counted(asked, 'request')} in the last hour."
         yield PolicyWarning("warning", "tenant", name, field_, text)
 
 
@@ -317,14 +314,14 @@ def _taken_away(
         if name not in new.applications and by_application.get(name):
             text = (
                 f"Application {tenant.name}/{name} made "
-                f"{_count(by_application[name], 'request')} in the last hour."
+                f"{counted(by_application[name], 'request')} in the last hour."
             )
             yield PolicyWarning("warning", "application", f"{tenant.name}/{name}", "", text)
 
 
 def _lost(tenant: str, what: str, name: str, field_: str, count: int) -> PolicyWarning:
     text = (
-        f"{tenant} may no longer use {what} {name}, as {_count(count, 'request')} of it did in "
+        f"{tenant} may no longer use {what} {name}, as {counted(count, 'request')} of it did in "
         "the last hour."
     )
     return PolicyWarning("warning", "tenant", tenant, field_, text)
@@ -370,7 +367,3 @@ def _entitled(snapshot: PolicySnapshot, active: frozenset[str]) -> dict[str, flo
     weights = {tenant.name: tenant.weight for tenant in known if tenant.enabled}
     whole = sum(weights.values())
     return {name: weight / whole for name, weight in weights.items()}
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -15,10 +15,12 @@ from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from tenants.core.permissions import Action
+from tenants.core.shown import level
 from tenants.core.shown import words as in_words
 from tenants.gate import Viewer, viewer_of
 
 register = template.Library()
+register.filter(level)  # the class of a meter that is this full
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
 THEMES = ("auto", "light", "dark")
@@ -82,12 +84,6 @@ def part_of(value: float | str | None, whole: float | str | None) -> float:
     if not value or not whole or isinstance(value, str) or isinstance(whole, str):
         return 0.0
     return min(1.0, max(0.0, value / whole))
-
-
-@register.filter
-def level(part: float) -> str:
-    """The class of a meter that is this full."""
-    return "bad" if part >= 0.95 else "warn" if part >= 0.8 else ""
 
 
 @register.filter
