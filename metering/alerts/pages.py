@@ -17,6 +17,7 @@ from django.utils import timezone
 from metering.alerts import services
 from metering.alerts.forms import DestinationForm, RuleForm
 from metering.alerts.rules import rules
+from metering.alerts.subjects import place_of, tenant_of
 from metering.core.alert_kinds import KINDS, Rule
 from metering.core.prose import in_words
 from metering.models import Alert, AlertDelivery, AlertDestination
@@ -94,30 +95,11 @@ def alert(request: HttpRequest, number: int) -> HttpResponse:
     context = {
         "alert": row,
         "rule": rules().get(row.kind),
-        "tenant": tenant_of(row.subject),
+        "tenant": tenant_of(row.subject, {each.name for each in current_document().tenants}),
         "place": place_of(row),
         "deliveries": row.deliveries.select_related("destination").order_by("id")[:100],
     }
     return render(request, "metering/alert.html", context)
-
-
-def tenant_of(subject: str) -> str:
-    """Whom an alert is about, where policy still has it: `acme`, `acme in LANE of POOL`, or an
-    account such as `application:acme/nightly/hourly`."""
-    kind, _, rest = subject.partition(":")
-    owned = rest if kind in ("tenant", "application") else subject.partition(" in ")[0]
-    name = owned.partition("/")[0]
-    return name if any(each.name == name for each in current_document().tenants) else ""
-
-
-def place_of(row: Alert) -> str:
-    """The address of the lane or pool that an alert is about; its subject is `LANE`, `LANE of POOL`
-    or `URL of POOL`."""
-    if row.kind in ("queue_p95", "starved_lane"):
-        return f"{reverse('lanes')}#lane-{row.subject.partition(' of ')[0]}"
-    if row.kind == "endpoint_down":
-        return f"{reverse('pools')}#pool-{row.subject.rpartition(' of ')[2]}"
-    return reverse("alert-rules") if row.kind == "undelivered" else ""
 
 
 @posted

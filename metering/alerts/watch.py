@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cached_property, partial
+from functools import cached_property
 
 from metering import alerts, budget_use, selectors
 from metering.alerts.rules import rules
@@ -69,12 +69,24 @@ class Seen:
         """Every sustained budget that was used in its running window."""
         return budget_use.uses(budget_index(self.policy), self.at)
 
+    @cached_property
+    def rules(self) -> Mapping[str, Rule]:
+        return rules()
+
 
 Check = Callable[[Seen, Rule], Found | None]
 
 
-def _budgets(seen: Seen, rule: Rule, *, with_alerting: bool) -> Found:
-    return conditions.budgets_past(seen.budgets, rule.threshold, with_alerting)
+def _nearly(seen: Seen, rule: Rule) -> Found:
+    """Without those that are told as used up: one budget is one alert."""
+    found = conditions.budgets_past(seen.budgets, rule.threshold, with_alerting=True)
+    gone = seen.rules["budget_exhausted"]
+    told = _used_up(seen, gone) if gone.enabled else {}
+    return {account: text for account, text in found.items() if account not in told}
+
+
+def _used_up(seen: Seen, rule: Rule) -> Found:
+    return conditions.budgets_past(seen.budgets, rule.threshold, with_alerting=False)
 
 
 def _throttled(seen: Seen, rule: Rule) -> Found:
@@ -124,8 +136,8 @@ def _no_gateway(seen: Seen, rule: Rule) -> Found:
 
 
 CHECKS: Mapping[str, Check] = {
-    "budget_near": partial(_budgets, with_alerting=True),
-    "budget_exhausted": partial(_budgets, with_alerting=False),
+    "budget_near": _nearly,
+    "budget_exhausted": _used_up,
     "throttle_rate": _throttled,
     "queue_p95": _slow_lanes,
     "fairness_debt": _in_debt,
@@ -139,7 +151,7 @@ CHECKS: Mapping[str, Check] = {
 def watch(at: datetime) -> int:
     """Returns how many conditions hold."""
     seen, holding = Seen(at), 0
-    for name, rule in rules().items():
+    for name, rule in seen.rules.items():
         check = CHECKS.get(name)
         if check is None:
             continue

@@ -60,7 +60,7 @@ KINDS: Mapping[str, Kind] = {
             "budget_near",
             "Budget nearly used up",
             "warning",
-            "A sustained budget has used {threshold} of its window.",
+            "A sustained budget has used {threshold} of its window and is not used up.",
             "See who uses it on the tenant's page; raise the budget, or tell the tenant.",
             threshold=0.8,
             unit="part",
