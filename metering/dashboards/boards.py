@@ -151,6 +151,6 @@ def legend(kind: Kind, watch: Watch, made: Board) -> list[tuple[str, str]]:
         row["name"] if isinstance(row, dict) else row.name for row in made.context.get("rows", [])
     ]
     names = shown or watch.shown if kind.legend == "ink" else shown
-    more = kind.legend == "ink" and len(names) > len(watch.shown)
+    more = kind.legend == "ink" and len(watch.shares) > len(watch.shown)
     names = ink.order(names if kind.legend != "ink" else watch.shown or names[:12])
     return [(name, ink.colour(name)) for name in [*names, *(["(others)"] if more else [])]]

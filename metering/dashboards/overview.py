@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from metering import selectors
-from metering.dashboards import figures, live, state
+from metering.alerts.subjects import look_at
+from metering.dashboards import figures, live, ranges, state
 from metering.dashboards.charts import Chart
 from metering.dashboards.fairness import Fairness, fairness
 from metering.dashboards.watching import MOST, Board, Watch
+from metering.models import Alert
 from metering.selectors import Share
 from tenants.core.document import Document
 
@@ -31,6 +33,7 @@ class Row:
     colour: str
     share: Share | None
     by_weight: float | None  # what its weight implies among those with usage in the range
+    suspended: bool
     standing: live.Standing | None
 
 
@@ -39,7 +42,7 @@ def overview(watch: Watch) -> Board:
     note_drains(now, watch.document)
     fair, listed = fairness(watch), rows(watch, now)
     context = {
-        "alerts": selectors.open_alerts(5),
+        "alerts": alerts(watch.document),
         "live": now,
         "states": state.seen_by(now.gateways),
         "totals": totals(watch.shares),
@@ -48,6 +51,12 @@ def overview(watch: Watch) -> Board:
         "slow": slow(watch, fair),
     }
     return Board([*token_charts(watch), entitled_chart(watch, fair), *wait_charts(watch)], context)
+
+
+def alerts(document: Document) -> list[tuple[Alert, tuple[str, str] | None]]:
+    """Each with where to look."""
+    known = {each.name for each in document.tenants}
+    return [(each, look_at(each, known)) for each in selectors.open_alerts(5)]
 
 
 def note_drains(now: live.Live, document: Document) -> None:
@@ -81,6 +90,7 @@ def rows(watch: Watch, now: live.Live) -> list[Row]:
     used, weights = {share.name: share for share in watch.shares}, watch.weights
     whole = sum(weights.get(name, 0.0) for name in used)
     wanted = watch.filters.tenant
+    suspended = {each.name for each in watch.document.tenants if not each.enabled}
     names = [*used, *(n for n in now.tenants if n not in used and wanted in ("", n))]
     return [
         Row(
@@ -88,6 +98,7 @@ def rows(watch: Watch, now: live.Live) -> list[Row]:
             colour=watch.ink.colour(name),
             share=used.get(name),
             by_weight=weights[name] / whole if whole and name in used and name in weights else None,
+            suspended=name in suspended,
             standing=now.tenants.get(name),
         )
         for name in names
@@ -155,7 +166,7 @@ def entitled_chart(watch: Watch, fair: Mapping[str, Fairness]) -> Chart:
         header,
         list(zip(names, got, entitled, strict=True)),
         "filled: got; outlined: what weights imply, up to what each asked for",
-        "Nobody waited in this range, so everybody got what they asked for.",
+        "Nobody waited, so everybody got what they asked for. " + ranges.RUNNING,
     )
 
 
@@ -180,7 +191,7 @@ def debt_chart(watch: Watch) -> Chart:
         values,
         figures.debts(watch.grid.times, values, watch.ink, bound),
         "units; above zero is owed, dashed is the bound",
-        empty="Nobody waited in this range, so nobody is owed anything.",
+        empty="Nobody waited, so nobody is owed anything. " + ranges.RUNNING,
     )
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from metering.counting import Total
 from metering.dashboards import figures, reasons
 from metering.dashboards.charts import Chart
+from metering.dashboards.ranges import RUNNING
 from metering.dashboards.watching import Board, Watch
 
 MOST_REASONS = 10
-NONE_REFUSED = "Nothing was refused; a minute that still runs is drawn once it is over."
+NONE_REFUSED = f"Nothing was refused. {RUNNING}"
 ENDS = {"throttled": "throttled", "rejected": "rejected", "errors": "errors"}
 
 
