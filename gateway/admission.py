@@ -101,6 +101,7 @@ def output_ceiling(tenant: TenantPolicy, call: ParsedCall) -> int | None:
             f"{field} is {asked}; tenant '{tenant.name}' may ask for at most {most} "
             "(max_output_tokens).",
             param=field,
+            limit="max_output_tokens",
         )
     return most if asked is None else asked
 
@@ -113,6 +114,7 @@ def check_input(tenant: TenantPolicy, prompt_tokens: int, field: str) -> None:
             f"The input is about {prompt_tokens} tokens; tenant '{tenant.name}' may send at most "
             f"{most} (max_input_tokens).",
             param=field,
+            limit="max_input_tokens",
         )
 
 

@@ -285,6 +285,7 @@ class Calls:
 
     async def _refuse(self, exchange: Exchange, run: Run, error: ApiError) -> None:
         run.end(error.outcome)
+        run.throttle_reason = run.throttle_reason or error.limit
         if run.who is None:
             metrics.unknown_keys.inc()
         self._close(run)
@@ -305,6 +306,7 @@ class Calls:
         if run.settled or run.who is None:
             return
         run.settled = True
+        run.leave_queue()
         record = run.record(time.monotonic())
         if run.place is not None:
             tokens = record.prompt_tokens + record.completion_tokens

@@ -112,6 +112,7 @@ class ApiError(Exception):
 
     `retry_after_s` is used only where the outcome says when to come back; 1 second when unknown.
     `extra` are raw response headers that belong to this answer, x-ratelimit ones for example.
+    `limit` is the tenant's limit that decided, for the record.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class ApiError(Exception):
         param: str | None = None,
         retry_after_s: float | None = None,
         headers: RawHeaders = (),
+        limit: str = "",
     ) -> None:
         super().__init__(message)
         self.outcome = outcome
@@ -128,6 +130,7 @@ class ApiError(Exception):
         self.param = param
         self.retry_after_s = retry_after_s
         self.extra = tuple(headers)
+        self.limit = limit
 
     @property
     def status(self) -> int:

@@ -52,7 +52,11 @@ OF_RECORD = {  # how a record is one row of a roll-up
     **{name: name for name in SUMS[2:]},
 }
 TALLY_OF_RECORD = {"ends": ("finish_reason", "1 = 1")}
-TALLY_OF_RECORD["throttled"] = ("throttle_reason", f"{REFUSED} AND throttle_reason <> ''")
+TIMED_OUT = "throttle_reason = 'queue_timeout'"  # it was let in, and then refused in the queue
+TALLY_OF_RECORD["throttled"] = (
+    "throttle_reason",
+    f"({REFUSED} OR {TIMED_OUT}) AND throttle_reason <> ''",
+)
 DURATION = {
     **{name: (name, f"{name} IS NOT NULL") for name in ("queue_ms", "ttft_ms", "e2e_ms")},
     "tpot_ms": (  # of the tokens after the first

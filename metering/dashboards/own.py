@@ -18,10 +18,10 @@ from metering.core import refusals
 from metering.core.record import UsageRecord
 from metering.dashboards import budgets, live, reasons
 from metering.dashboards.budgets import Left
-from metering.dashboards.reasons import Why
+from metering.dashboards.reasons import ASK, Why
 from tenants import selectors as policy
 from tenants.core.document import Document, Tenant, Tier
-from tenants.core.effective import limits_of
+from tenants.core.effective import limits_of, soft_limits_of
 
 SHOWN_WINDOWS = 1
 LIMIT_LABELS = {
@@ -32,6 +32,8 @@ LIMIT_LABELS = {
     "max_input_tokens": "Tokens of one prompt",
     "max_output_tokens": "Tokens of one answer",
 }
+QUEUED = ("queue_timeout", "predicted_wait")
+SOFT = " while others wait for the model"
 SPREAD = "Spread requests over time instead of sending them at once, and wait for its retry-after."
 SAVE = "Until then send less: shorter prompts, a lower max_tokens; or ask an admin for more."
 
@@ -45,18 +47,26 @@ class Standing:
     queued: int = 0
     budgets: list[Left] = field(default_factory=list)
     limits: Mapping[str, int] = field(default_factory=dict)
+    soft: frozenset[str] = frozenset()  # limits that refuse only while others wait
+    waits: Mapping[str, float] = field(default_factory=dict)  # by lane, its max_queue_seconds
 
     @property
     def limit_rows(self) -> list[tuple[str, int]]:
         return [(LIMIT_LABELS[name], value) for name, value in self.limits.items()]
 
-    def why(self, reason: str) -> Why:
-        """Of one `throttle_reason`, with the figures of what refused."""
+    def why(self, reason: str, lane: str = "", needs: float = 0.0) -> Why:
+        """Of one `throttle_reason`, with the figures of what refused. `needs`: units, of the
+        request that is asked about."""
         left = next((each for each in self.budgets if each.owned.account == reason), None)
         if left is not None:
-            return of_burst(left) if left.kind == "burst" else of_sustained(left)
+            return of_burst(left) if left.kind == "burst" else of_sustained(left, needs)
         known, limit = reasons.of_limit(reason), self.limits.get(reason)
-        return known if limit is None else replace(known, text=f"{known.text}: at most {limit:,}")
+        if limit is None:
+            longest = self.waits.get(lane) if reason in QUEUED else None
+            told = f"{known.text}: {longest:,.6g} s in {lane}" if longest else known.text
+            return replace(known, text=told)
+        soft = SOFT if reason in self.soft else ""
+        return replace(known, text=f"{known.text}: at most {limit:,}{soft}")
 
 
 def standing(name: str, document: Document, at: datetime) -> Standing:
@@ -68,7 +78,9 @@ def standing(name: str, document: Document, at: datetime) -> Standing:
     tier = next(each for each in document.tiers if each.name == tenant.tier)
     limits = {key: value for key, value in limits_of(tenant, tier).items() if value is not None}
     left = budgets_left(tenant, tier, here, at)
-    return Standing(bool(now.gateways), here.running, here.queued, left, limits)
+    soft = frozenset(soft_limits_of(tenant, tier))
+    waits = {lane.name: lane.max_queue_seconds for lane in document.lanes}
+    return Standing(bool(now.gateways), here.running, here.queued, left, limits, soft, waits)
 
 
 def budgets_left(tenant: Tenant, tier: Tier, here: live.Standing, at: datetime) -> list[Left]:
@@ -76,7 +88,7 @@ def budgets_left(tenant: Tenant, tier: Tier, here: live.Standing, at: datetime) 
     owned = budgets.owned_by(tenant, tier)
     owned += budgets.owned_by_keys(policy.key_budgets(tenant.name))
     windows = budgets.newest_windows(owned, SHOWN_WINDOWS, at)
-    return budgets.left(owned, here.budgets, windows, tenant.timezone, at)
+    return budgets.left(owned, here.budgets, windows, tenant.zone, at)
 
 
 def of_burst(left: Left) -> Why:
@@ -85,12 +97,21 @@ def of_burst(left: Left) -> Why:
     return Why(f"Burst budget {named(left)} was used up: {what}", SPREAD)
 
 
-def of_sustained(left: Left) -> Why:
+def of_sustained(left: Left, needs: float = 0.0) -> Why:
     often = refusals.each(left.owned.budget.period or "")
     text = f"Budget {named(left)} was used up: {left.limit:,.0f} units {often}"
-    if left.level != "bad" or left.resets is None:
-        return Why(text, "By now there is room in it again.")
-    return Why(text, f"It starts anew at {localtime(left.resets):%d %b %H:%M}. {SAVE}")
+    if left.resets is None:
+        return Why(text, ASK)
+    anew = f"It starts anew at {localtime(left.resets):%d %b %H:%M}. {SAVE}"
+    if left.level == "bad" or left.remaining is None:
+        return Why(text, anew)
+    here = f"By now {left.remaining:,.0f} units are left in it"
+    return Why(
+        text,
+        f"{here}, and this one needs {needs:,.0f}. {anew}"
+        if needs > left.remaining
+        else f"{here}.",
+    )
 
 
 def named(left: Left) -> str:
@@ -112,5 +133,6 @@ def find(request_id: str, tenant: str, now: Standing) -> Found | None:
     record = selectors.find_record(request_id, tenant)
     if record is None:
         return None
-    known = reasons.why(record)
-    return Found(record, now.why(record.throttle_reason) if record.throttle_reason else known)
+    if not record.throttle_reason:
+        return Found(record, reasons.why(record))
+    return Found(record, now.why(record.throttle_reason, record.lane, record.estimated_cost))

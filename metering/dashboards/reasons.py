@@ -53,6 +53,16 @@ LIMITS = {
     "tenant_suspended": Why("Its tenant was suspended while it waited", ASK),
     "shutting_down": Why("The gateway was shutting down", RETRY),
     "key_revoked": Why("Its key was revoked while it waited", "Use another key."),
+    "state_unavailable": Why("The gateway could not reach the counters that all share", RETRY),
+    "gateway_restart": Why("The gateway was restarted while it ran; its use is an estimate"),
+}
+SAID = "The answer's message said which."
+REJECTED = {  # by status, where no limit decided
+    400: Why("It was malformed, or too long for the engine", SAID),
+    403: Why("Its tenant was suspended, or may not use this model or lane", SAID),
+    404: Why("There is no such model", "GET /v1/models lists those it may use."),
+    413: Why("Its body was too large", "Send less at once."),
+    503: Why("No endpoint of its model was in service, or the gateway was full or stopping", RETRY),
 }
 BUDGET = "A burst budget refills all the time; others start anew when their window ends."
 ENDS = {
@@ -79,4 +89,6 @@ def why(record: Ended | Any) -> Why | None:
     """None where there is nothing to explain: the request was served."""
     if record.throttle_reason:
         return of_limit(record.throttle_reason)
+    if record.finish_reason == "rejected" and record.status in REJECTED:
+        return REJECTED[record.status]
     return ENDS.get(record.finish_reason) if record.status >= 400 else None

@@ -168,9 +168,9 @@ def test_another_tenants_request_is_as_if_it_were_not_there(as_: Callable[[str],
         (
             "tenant:acme/hourly",
             "Budget hourly of the tenant was used up: 5,000,000 units an hour. "
-            "By now there is room in it again.",
+            "By now 5,000,000 units are left in it.",
         ),
-        ("queue_timeout", "Waited in the queue as long as its lane allows. Try again"),
+        ("max_input_tokens", "Prompt too long: at most 32,768. Shorten the prompt"),
     ],
 )
 def test_a_request_is_found_by_its_id_with_why_and_what_helps(
@@ -181,6 +181,40 @@ def test_a_request_is_found_by_its_id_with_why_and_what_helps(
     plain = re.sub(r"</?strong>", "", text)
     assert said in plain
     assert said.split(".")[0] in text_of(as_("tenant-viewer"), "/usage/")
+
+
+def test_a_wait_that_was_too_long_counts_as_refused_and_names_the_lanes_longest_one(
+    as_: Callable[[str], Client],
+) -> None:
+    refused("queue_timeout", status=503, finish_reason="timeout")
+    text = text_of(as_("tenant-viewer"), "/usage/?request=r-queue_timeout").replace("</strong>", "")
+    assert "Nothing was throttled" not in text
+    assert "as long as its lane allows: 60 s in interactive-standard. Try again" in text
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"estimated_cost": 6e6}, "5,000,000 units are left in it, and this one needs 6,000,000."),
+        ({"throttle_reason": "", "status": 404, "finish_reason": "rejected"}, "no such model"),
+        ({"throttle_reason": "", "status": 400, "finish_reason": "rejected"}, "malformed"),
+    ],
+)
+def test_what_would_be_refused_again_is_told_as_that(
+    as_: Callable[[str], Client], fields: dict[str, Any], said: str
+) -> None:
+    row = refused("tenant:acme/hourly", **fields)
+    assert said in text_of(as_("tenant-viewer"), f"/usage/?request={row.request_id}")
+
+
+def test_a_soft_limit_says_when_it_refuses(as_: Callable[[str], Client]) -> None:
+    services.edit_object(
+        "tenant", "acme", {"soft_limits": ["requests_per_minute"]}, actor=builders.ROOT
+    )
+    refused("requests_per_minute")
+    assert "at most 600 while others wait for the model" in text_of(
+        as_("tenant-viewer"), "/usage/?request=r-requests_per_minute"
+    )
 
 
 def test_a_budget_that_is_used_up_says_when_it_starts_anew_and_what_happens_till_then(

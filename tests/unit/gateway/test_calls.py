@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,10 +12,13 @@ import pytest
 
 from gateway import metrics
 from gateway.errors import Outcome
+from gateway.exchange import Exchange
+from gateway.run import Run
 from scheduling.core.model import DropReason
 from tenants.core.snapshot import PolicySnapshot
 from tests.unit.gateway.cast import A, B, snapshot
 from tests.unit.gateway.world import Caller, Stream, World, full_stream, never, streamed, whole
+from tests.unit.wire.frames import role
 
 ONE_SLOT = {"endpoints": [{"url": A}], "capacity": {"max_running": 1, "max_running_tokens": 9999}}
 HOURLY = {"name": "hourly", "kind": "sustained", "cost": 1, "period": "hour"}
@@ -187,6 +191,23 @@ async def test_a_call_that_ended_badly_costs_nothing_unless_the_engine_had_begun
     await case(world)
     cost = sum(record.cost for record in world.journal.records)
     assert (cost > 0) == (outcome is Outcome.CLIENT_CLOSED)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "limit"),
+    [
+        (Outcome.CONTEXT_LENGTH_EXCEEDED, "max_input_tokens"),
+        (Outcome.OUTPUT_LIMIT_EXCEEDED, "max_output_tokens"),
+        (Outcome.RATE_LIMIT_EXCEEDED, "requests_per_minute"),
+        (Outcome.QUEUE_TIMEOUT, "queue_timeout"),
+        (Outcome.MODEL_NOT_FOUND, ""),
+    ],
+)
+async def test_the_record_says_which_limit_refused(outcome: Outcome, limit: str) -> None:
+    policy, case = ENDS[outcome]
+    world = World(policy)
+    await case(world)
+    assert world.record.throttle_reason == limit
 
 
 async def test_an_answer_passes_as_the_engine_wrote_it() -> None:
@@ -489,3 +510,29 @@ async def test_what_is_opened_before_an_engine_is_asked_settles_the_call_after_a
     assert entry.request_id == record.request_id
     assert entry.estimated_cost == record.estimated_cost > 0
     assert entry.accounts == record.accounts == ("tenant:alice/hourly",)
+
+
+@pytest.mark.parametrize("how", ["whole", "streamed", "refused by the engine", "hung up"])
+async def test_nothing_of_a_call_waits_for_the_collector(how: str) -> None:
+    """Else each call's memory, and its policy's, stays until a collection of the oldest comes."""
+    world = World()
+    gc.collect()
+    before = sum(isinstance(each, Run | Exchange) for each in gc.get_objects())
+    gc.disable()
+    try:
+        if how == "whole":
+            await world.ask(whole())
+        elif how == "streamed":
+            await world.ask(streamed(*full_stream()), stream=True)
+        elif how == "refused by the engine":
+            await world.ask(httpx.Response(400, json={"error": {"message": "no"}}))
+        else:
+            caller = world.call(streamed(role(), then="wait"), stream=True)
+            await world.until(lambda: len(caller.sent) > 1)
+            caller.hang_up()
+            await caller.end()
+            del caller
+        await asyncio.sleep(0)
+        assert sum(isinstance(each, Run | Exchange) for each in gc.get_objects()) == before
+    finally:
+        gc.enable()
