@@ -28,7 +28,7 @@ from redis.exceptions import ConnectionError as LostConnection
 from redis.exceptions import RedisError
 
 from scheduling.shared.ending import end
-from scheduling.shared.link import OUT_OF_REACH
+from scheduling.shared.link import OUT_OF_REACH, StateUnavailable
 from scheduling.shared.wire import Answer, decode
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ BEAT_S = 1.0
 OLDEST = 256  # waiters that are asked for though nothing seems lost
 PAUSE_S = 0.2
 DEAF_S = 30.0  # until a channel that was refused is asked for again
+SUBSCRIBED_S = 5.0  # at a start
 QUIET_S = 3.0  # without a message: is the channel still there?
 
 log = structlog.get_logger()
@@ -95,13 +96,20 @@ class Leases:
         return f"{self._owner.name}.{self._epochs.get(pool, 0)}"
 
     async def start(self) -> None:
+        """
+        Raises:
+            StateUnavailable: not yet; it goes on trying.
+        """
         subscribed = asyncio.Event()
         self.tasks.append(asyncio.create_task(self._listen(subscribed), name="grants from redis"))
         self._owner.send_policy()
         self.join(self._owner.config.pools)
         self.tasks.append(asyncio.create_task(self._beat(), name="lease on redis"))
         await self._look()
-        await subscribed.wait()
+        try:
+            await asyncio.wait_for(subscribed.wait(), SUBSCRIBED_S)
+        except TimeoutError:  # without a pool nothing was asked above that would have failed
+            raise StateUnavailable("it takes no subscription") from None
 
     async def close(self) -> None:
         await end(self.tasks)

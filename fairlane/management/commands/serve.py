@@ -23,6 +23,7 @@ from fairlane.children import Children
 from fairlane.connections import CountedHttp, bound
 
 ROLES = ("all", "gateway", "console")
+LOOK_S = 0.1  # during a start: for a signal to stop
 ON_ITS_WAY_S = 0.2
 AFTER_END_S = 5.0
 AFTER_DRAIN_S = 10.0  # to write the last records, and for the background worker
@@ -52,6 +53,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         host, port, count, role = (options[n] for n in ("host", "port", "workers", "role"))
         check_workers(count)
+        check_port(port)
         check_migrations()
         os.environ["FAIRLANE_ROLE"] = role
         if options["door"] is not None:
@@ -86,6 +88,12 @@ def check_workers(count: int) -> None:
             f"--workers is {count}: more than one gateway process needs a shared scheduler. "
             "Set REDIS_URL to a Redis server, or leave --workers at 1."
         )
+
+
+def check_port(port: int) -> None:
+    """A larger one would be cut to 16 bits, and the server listen elsewhere."""
+    if not 0 <= port <= 65535:
+        raise CommandError(f"--port is {port}; it takes 0 (any free one) to 65535")
 
 
 def open_door(host: str, port: int) -> socket.socket:
@@ -125,6 +133,17 @@ class DrainingServer(uvicorn.Server):
     closes those at once: it gets a moment, once nobody new is let in. What is kept open between
     two calls: connections.py.
     """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """uvicorn looks for a signal only once it has started; a start may wait for a server that
+        is away, and must end when told to."""
+        starting = asyncio.ensure_future(super().startup(sockets))
+        while not self.should_exit and not starting.done():
+            await asyncio.wait([starting], timeout=LOOK_S)
+        if starting.done():
+            await starting
+        else:
+            starting.cancel()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         from fairlane.asgi import application
@@ -190,5 +209,5 @@ def serve(host: str, port: int, doors: list[socket.socket] | None = None) -> Non
     CountedHttp.lets_rest = bool(settings.REDIS_URL)  # there may be another gateway
     server = DrainingServer(config)
     server.run(doors)
-    if not server.started:
+    if not server.started and not server.should_exit:
         raise CommandError(f"could not start on {host}:{port}; the lines above say why")

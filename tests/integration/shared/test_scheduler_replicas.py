@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from scheduling.core.model import Grant, TenantConfig
+from scheduling.core.model import Grant, SchedulerConfig, TenantConfig
+from scheduling.shared import leases
 from scheduling.shared.leases import Reaped
 from scheduling.shared.link import StateUnavailable
 from scheduling.shared.scheduler import SharedScheduler
@@ -331,6 +332,21 @@ async def test_a_scheduler_does_not_start_without_its_server() -> None:
         own.kill()
         with pytest.raises(StateUnavailable):
             await house.scheduler(config(), patience_s=0.05)
+        await house.close()
+
+
+async def test_nor_where_a_policy_without_pools_leaves_nothing_to_ask_of_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A gateway that waits here is never ready, and nobody is told why."""
+    monkeypatch.setattr(leases, "SUBSCRIBED_S", 0.05)
+    with redis_server() as own:
+        house = House(own)
+        own.kill()
+        with pytest.raises(StateUnavailable):
+            await house.scheduler(SchedulerConfig((), {}, {}), patience_s=0.05)
+        own.start()
+        await eventually(lambda: house.schedulers[0].reachable)
         await house.close()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import uvicorn
 from django.core.management import CommandError, call_command
 
 from fairlane.environment import ROOT
-from fairlane.management.commands.serve import worker_command
+from fairlane.management.commands.serve import DrainingServer, worker_command
 
 
 def test_fewer_than_one_worker_is_refused() -> None:
@@ -26,6 +28,28 @@ def test_several_workers_without_redis_are_told_that_they_need_it(
     settings.REDIS_URL = ""
     with pytest.raises(CommandError, match=r"--workers is 2: .* Set REDIS_URL"):
         call_command("serve", workers=2)
+
+
+def test_a_port_past_the_last_one_is_refused(settings: Any) -> None:
+    """The system would listen on the number that its lowest 16 bits make."""
+    with pytest.raises(CommandError, match=r"--port is 99999; it takes 0 .* to 65535"):
+        call_command("serve", port=99999)
+
+
+async def test_a_start_that_waits_for_a_server_that_is_away_ends_when_told_to() -> None:
+    asked = asyncio.Event()
+
+    async def never_ready(_scope: Any, receive: Any, _send: Any) -> None:
+        await receive()
+        asked.set()
+        await asyncio.Event().wait()
+
+    server = DrainingServer(uvicorn.Config(never_ready, lifespan="on", log_config=None))
+    serving = asyncio.create_task(server.serve())
+    await asyncio.wait_for(asked.wait(), 60)
+    server.should_exit = True
+    await asyncio.wait_for(serving, 60)
+    assert not server.started
 
 
 def test_a_database_without_its_migrations_stops_the_start(tmp_path: Path) -> None:
