@@ -8,6 +8,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+import structlog
 from django.contrib.auth import get_user_model
 from django.db import connection
 from django.db.models import OuterRef, Q, QuerySet, Subquery
@@ -16,10 +17,11 @@ from django.utils import timezone
 from tenants.core import yaml_text
 from tenants.core.compile import KeyGrant, compile_snapshot
 from tenants.core.diff import named
-from tenants.core.document import EMPTY, Budget, Document, Tenant, Tier, canonical
+from tenants.core.document import EMPTY, Budget, Document, Tenant, Tier, canonical, stored
 from tenants.core.effective import Origin, origins
 from tenants.core.keys import ID_ALPHABET
 from tenants.core.snapshot import PolicySnapshot
+from tenants.core.stale import refused_today
 from tenants.errors import NotFound
 from tenants.models import (
     AccessToken,
@@ -32,6 +34,8 @@ from tenants.models import (
 from tenants.models import Budget as BudgetRow
 
 STEADY_READS = 5
+
+log = structlog.get_logger("fairlane.policy")
 
 
 def current_version() -> int:
@@ -86,8 +90,12 @@ def _text(packed: bytes) -> str:
 
 @lru_cache(maxsize=8)
 def _document(packed: bytes) -> Document:
-    """Documents are frozen, so that pages can share one; a large one takes a while to read."""
-    return Document.model_validate(PolicyRevision.unpack(packed))
+    """Documents are frozen, so that pages can share one; a large one takes a while to read. Each
+    process says once what an older version took and this one would refuse."""
+    document = stored(PolicyRevision.unpack(packed))
+    for issue in refused_today(document):
+        log.warning("a stored policy has what is refused today", issue=str(issue))
+    return document
 
 
 def history(limit: int = 50) -> list[PolicyRevision]:

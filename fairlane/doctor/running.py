@@ -13,7 +13,8 @@ from metering.alerts.rules import rules
 from metering.models import AlertDelivery, GatewayCheck, GatewaySample, LiveMinute, TouchedMinute
 from metering.selectors import Heard, heard, latest_samples, open_alerts
 from tenants.core.snapshot import TenantPolicy
-from tenants.selectors import current_revision, load_snapshot
+from tenants.core.stale import refused_today
+from tenants.selectors import current_document, current_revision, load_snapshot
 
 NAMED = 5  # of many alike, so many are named
 BEHIND = timedelta(minutes=3)  # a worker that is busy is less far behind
@@ -36,6 +37,12 @@ def policy() -> Iterator[Finding]:
         yield ok(
             "policy",
             f"revision {snapshot.revision}, pools: {len(pools)}, tenants: {len(tenants)}",
+        )
+    for issue in refused_today(current_document()):
+        yield fail(
+            "policy",
+            f"{issue}; an older version took it",
+            "Mend it (manage.py policy export, apply): no other change is taken before.",
         )
     for name in (pool.model for pool in pools if not pool.endpoints):
         yield fail("policy", f"pool {name} has no endpoint")

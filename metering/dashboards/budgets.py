@@ -148,7 +148,7 @@ def used_up(document: Document, at: datetime) -> set[str]:
     for tenant in document.tenants:
         for budget in budgets_of(tenant, tiers[tenant.tier]):
             account = f"tenant:{tenant.name}/{budget.name}"
-            limits[account] = _in_force(account, budget, tenant.timezone)
+            limits[account] = _in_force(account, budget, tenant.zone)
             owner[account] = tenant.name
     return {owner[use.account] for use in budget_use.uses(limits, at) if use.is_used_up}
 

@@ -93,7 +93,7 @@ def rows_of(watch: Watch) -> list[Row]:
     for tenant in asked:
         standing = now.tenants.get(tenant.name) or live.Standing()
         told = budgets.left(
-            owned[tenant.name], standing.budgets, windows, tenant.timezone, watch.at
+            owned[tenant.name], standing.budgets, windows, tenant.zone, watch.at
         )
         rows += [row_of(tenant, each, pace, watch.at) for each in told]
     return rows

@@ -253,7 +253,7 @@ def now_of(name: str) -> dict[str, Any]:
         "standing": standing,
         "places": live.places(samples, name),
         "share": shares[0] if shares else None,
-        "budgets": budgets.left(owned, standing.budgets, windows, found.timezone, at),
+        "budgets": budgets.left(owned, standing.budgets, windows, found.zone, at),
         "any_past": bool(windows),
     }
 

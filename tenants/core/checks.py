@@ -117,3 +117,10 @@ def zone_name(value: str) -> str:
     except (ValueError, KeyError, OSError) as error:
         raise ValueError("it takes a time zone's name, such as Europe/Berlin or UTC") from error
     return value
+
+
+def zone_or_utc(value: str) -> str:
+    try:
+        return zone_name(value)
+    except ValueError:
+        return "UTC"

@@ -113,11 +113,11 @@ def _tenant(
         lane=lane,
         allowed_lanes=tuple(sorted(allowed_lanes_of(tenant, tier), key=ranks.__getitem__)),
         limits=out.Limits(**limits_of(tenant, tier)),
-        budgets=_budgets(f"tenant:{tenant.name}", budgets_of(tenant, tier), tenant.timezone),
+        budgets=_budgets(f"tenant:{tenant.name}", budgets_of(tenant, tier), tenant.zone),
         models=matching(patterns_of(tenant, tier), models),
         on_overload=tenant.on_overload or tier.on_overload,
         soft_limits=frozenset(soft_limits_of(tenant, tier)),
-        timezone=tenant.timezone,
+        timezone=tenant.zone,
         enabled=tenant.enabled,
         applications=MappingProxyType(applications),
     )
@@ -129,7 +129,7 @@ def _application(application: Application, tenant: Tenant, lane: str) -> out.App
         name=application.name,
         lane=application.lane or lane,
         weight=application.weight,
-        budgets=_budgets(owner, application.budgets, tenant.timezone),
+        budgets=_budgets(owner, application.budgets, tenant.zone),
     )
 
 

@@ -5,10 +5,13 @@
 3. No number is NaN, infinite or negative where the contract has none.
 4. `canonical` leaves defaults out, so that an export reads like what an admin would write, and
    two documents that say the same have the same canonical form.
+5. A document that an older version stored is read though a text in it is refused today
+   (`stored`): a stricter check must not keep a gateway from its start. `stale` says what it is.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -19,11 +22,12 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
+    ValidationInfo,
     WithJsonSchema,
 )
 from pydantic import model_validator as check
 
-from tenants.core.checks import endpoint_url, engine_variable, zone_name
+from tenants.core.checks import endpoint_url, engine_variable, zone_name, zone_or_utc
 from tenants.core.periods import PERIOD, budget_period
 from tenants.core.snapshot import EngineKind, OnExhausted, OnOverload, SoftLimit
 
@@ -43,6 +47,16 @@ TAKES = {  # each pattern in words, for whoever wrote something else
     PATH: "1 to 1024 characters on one line",
 }
 MOST = 10**15  # units or tokens; floats still count each single one of them
+
+STORED = "stored"  # of pydantic's context
+
+
+def unless_stored(taken: Callable[[str], str]) -> AfterValidator:
+    def checked(value: str, info: ValidationInfo) -> str:
+        return value if info.context == STORED else taken(value)
+
+    return AfterValidator(checked)
+
 
 Name = Annotated[str, Field(pattern=NAME)]
 Model = Annotated[str, Field(pattern=MODEL)]
@@ -119,7 +133,7 @@ class Tier(Part):
 
 
 class Endpoint(Part):
-    url: Annotated[str, AfterValidator(endpoint_url)]
+    url: Annotated[str, unless_stored(endpoint_url)]
     drain: bool = False
 
 
@@ -179,7 +193,7 @@ class Pool(Part):
     cost: Cost = Cost()
     price: Price | None = None
     tokenizer: Tokenizer = Tokenizer()
-    api_key_env: Annotated[str, AfterValidator(engine_variable)] | None = None
+    api_key_env: Annotated[str, unless_stored(engine_variable)] | None = None
     engine: EngineKind = "vllm"
     isolate_prefix_cache: bool = True
     locality_quantum: Units = 0.0
@@ -206,9 +220,14 @@ class Tenant(Part):
     budgets: list[Budget] = []
     on_overload: OnOverload | None = None
     models: list[Annotated[str, Field(pattern=PATTERN)]] | None = None
-    timezone: Annotated[str, AfterValidator(zone_name)] = "UTC"
+    timezone: Annotated[str, unless_stored(zone_name)] = "UTC"
     enabled: bool = True
     applications: list[Application] = []
+
+    @property
+    def zone(self) -> str:
+        """The time zone that counts: UTC in the place of a stored one that is refused today."""
+        return zone_or_utc(self.timezone)
 
 
 def _whole(value: object) -> object:
@@ -227,6 +246,11 @@ class Document(Part):
 
 
 EMPTY = Document(version=1)
+
+
+def stored(data: Any) -> Document:
+    """What `canonical` made, of this version or an older one."""
+    return Document.model_validate(data, context=STORED)
 
 
 def canonical(document: Document) -> dict[str, Any]:

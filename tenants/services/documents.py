@@ -18,10 +18,11 @@ from django.db import transaction
 from tenants.core import yaml_text
 from tenants.core.diff import Change, diff
 from tenants.core.document import Document, canonical
+from tenants.core.stale import refused_today
 from tenants.core.text import plain
 from tenants.core.validation import validate
 from tenants.core.warnings import PolicyWarning
-from tenants.errors import Conflict
+from tenants.errors import Conflict, PolicyRefused
 from tenants.models import PolicyRevision, PolicyState
 from tenants.preview import warnings_of
 from tenants.selectors import revision_document
@@ -85,6 +86,7 @@ def rollback(
 
     Raises:
         NotFound: there is no such revision.
+        PolicyRefused: it was stored by an older version, and has what is refused today.
     """
     require(actor, "policy.edit")
     document = revision_document(number)
@@ -94,6 +96,17 @@ def rollback(
         reason=reason or f"Roll back to revision {number}",
         expected_revision=expected_revision,
     )
+
+
+def sound(document: Document) -> Document:
+    """A revision that an older version stored may have what is refused today.
+
+    Raises:
+        PolicyRefused
+    """
+    if stale := refused_today(document):
+        raise PolicyRefused(stale)
+    return document
 
 
 def change(
@@ -110,7 +123,7 @@ def change(
         if expected_revision not in (None, seen.revision):
             raise Conflict(f"revision {seen.revision} is in force, not {expected_revision}")
         old = revision_document(seen.revision)
-        new = propose(old)
+        new = sound(propose(old))
         changes = diff(old, new)
         warnings = warnings_of(old, new) if changes else []
         if dry_run or not changes:

@@ -22,7 +22,7 @@ from tenants.errors import Conflict
 from tenants.preview import warnings_of
 from tenants.selectors import current_revision, revision_document
 from tenants.services.actors import Actor, require
-from tenants.services.documents import Applied, change
+from tenants.services.documents import Applied, change, sound
 from tenants.services.objects import Proposal
 
 
@@ -61,6 +61,7 @@ def plan(edit: Edit) -> Plan:
     revision = current_revision()
     old = revision_document(revision)
     new, beside = _merged(edit, old, edit.base == revision)
+    new = sound(new)
     changes = diff(old, new)
     warnings = warnings_of(old, new) if changes else []
     return Plan(revision, old, new, changes, beside, warnings, seal_of(changes))

@@ -11,6 +11,7 @@ from django.urls import reverse
 from tenants import selectors
 from tenants.core.diff import diff
 from tenants.core.shown import rows
+from tenants.core.stale import refused_today
 from tenants.errors import NotFound, PolicyRefused
 from tenants.models import PolicyRevision
 from tenants.services import documents
@@ -23,12 +24,14 @@ PAGE = 50
 
 
 def document(request: HttpRequest) -> HttpResponse:
-    text = selectors.revision_text(selectors.current_revision())
+    revision = selectors.current_revision()
+    text = selectors.revision_text(revision)
     if request.GET.get("download"):
         response = HttpResponse(text, content_type="application/yaml")
         response["Content-Disposition"] = 'attachment; filename="policy.yaml"'
         return response
-    context = {"text": text, "revision": selectors.current_revision()}
+    stale = refused_today(selectors.revision_document(revision))
+    context = {"text": text, "revision": revision, "stale": stale}
     return render(request, "tenants/policy.html", context)
 
 
