@@ -115,7 +115,10 @@ class Relay:
             last = b"" if meter.error else call.route.voice.event(broke)
             await self._exchange.finish(ending.rest + last)
         else:
-            raise broke
+            try:
+                raise broke
+            finally:
+                del broke  # else it and this frame hold each other until the collector comes
 
     async def _pass_on(self, answer: Answer, meter: Meter) -> ApiError | None:
         """Until the engine's stream ends; returns what broke it, if anything did."""

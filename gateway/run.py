@@ -15,6 +15,7 @@ from gateway.admission import Plan
 from gateway.errors import OPENAI, Outcome, Voice
 from gateway.governor import Place
 from gateway.identity import Identity
+from gateway.upstream.order import Pending
 from gateway.watch import UNWATCHED, Trace
 from gateway.wire.meter import Meter
 from gateway.wire.usage import Usage, finish_reason
@@ -67,6 +68,7 @@ class Run(msgspec.Struct):
     settled: bool = False
     trace: Trace = UNWATCHED
     given_id: str = ""  # that a proxy gave it; within `request_id`, after a dot
+    pending: Pending | None = None  # a stream, in the queue of its engine
     begun: Callable[[], None] = lambda: None  # to be called when a stream's first content is here
 
     @property
@@ -84,6 +86,11 @@ class Run(msgspec.Struct):
         self.counted_tokens = meter.tokens
         if self.outcome is Outcome.OK:
             self.finish = finish_reason(meter.finish_reasons)
+
+    def leave_queue(self) -> None:
+        """Its stream will not begin any more at the engine that was asked last."""
+        if self.pending is not None:
+            self.pending.is_over = True
 
     def start_over(self) -> None:
         """Its engine failed before the caller had anything of an answer: it is as if that had

@@ -3,6 +3,8 @@
 1. Moving it later, or lifting it, costs one assignment: the loop's timer stays armed and looks
    again when it fires. Only a move to before the armed timer makes a new timer.
 2. It rings once per `set`, and never before its time.
+3. Stopped, it is over for good and holds nobody: whoever holds an alarm that rings itself is freed
+   as it is let go of, and need not wait for the collector.
 """
 
 from __future__ import annotations
@@ -10,6 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from math import inf
+
+
+def _nobody() -> None: ...
 
 
 class Alarm:
@@ -33,8 +38,9 @@ class Alarm:
         self._at = inf
 
     def stop(self) -> None:
-        """Lift, and let go of the timer: nothing is held any more."""
+        """Never ring again, and let go of the timer and of whom it would ring."""
         self._at = self._armed_for = inf
+        self._ring = _nobody
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -126,6 +126,7 @@ class Connection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc)
         self._alarm.stop()
+        del self._parser  # it holds this connection's methods
         self._owner.lost(self)
 
     def pause_writing(self) -> None:

@@ -193,9 +193,10 @@ class Engines:
             priority=run.place.lane.engine_priority,
             asked_at=clock(),
             prompt_tokens=run.plan.estimate.prompt_tokens,
-            is_over=lambda: run.settled or run.endpoint != endpoint,
         )
         key = run.plan.pool.model, endpoint
+        run.leave_queue()  # of the endpoint before
+        run.pending = stream
         self.order.ask(key, stream)
         run.begun = lambda: self.order.begin(key, stream, clock())
 

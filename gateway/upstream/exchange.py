@@ -89,6 +89,8 @@ class Exchange(httpx.AsyncByteStream):
         if line is not None:
             self.fail(httpx.StreamClosed())
             line.abort()
+        elif self._error is not None:
+            self._error = httpx.StreamClosed()  # what was raised holds its readers, and they this
 
     @property
     def is_awaited(self) -> bool:

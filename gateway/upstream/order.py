@@ -14,7 +14,6 @@ vLLM takes a priority under `--scheduling-policy fcfs` too and ignores it withou
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 PATIENCE_S = 1.0
@@ -29,12 +28,13 @@ Key = tuple[str, str]  # pool, endpoint URL
 
 @dataclass(slots=True, eq=False)
 class Pending:
-    """A stream that was asked for and has not begun. `priority`: the lane's, lower first."""
+    """A stream that was asked for and has not begun. `priority`: the lane's, lower first. It knows
+    nothing of its request, which would be kept, with its policy, until another stream begins."""
 
     priority: int
     asked_at: float
     prompt_tokens: int
-    is_over: Callable[[], bool] = lambda: False  # it will not begin any more
+    is_over: bool = False  # it will not begin any more
 
 
 @dataclass(slots=True)
@@ -51,14 +51,14 @@ class OrderWatch:
     def ask(self, key: Key, stream: Pending) -> None:
         seen = self._seen.setdefault(key, _Seen())
         if len(seen.pending) >= MOST_PENDING:
-            seen.pending = {each: None for each in seen.pending if not each.is_over()}
+            seen.pending = {each: None for each in seen.pending if not each.is_over}
         if len(seen.pending) < MOST_PENDING:
             seen.pending[stream] = None
 
     def begin(self, key: Key, stream: Pending, now: float) -> None:
         seen = self._seen.setdefault(key, _Seen())
         seen.pending.pop(stream, None)
-        others = seen.pending = {each: None for each in seen.pending if not each.is_over()}
+        others = seen.pending = {each: None for each in seen.pending if not each.is_over}
         if any(o.priority > stream.priority and o.asked_at < stream.asked_at for o in others):
             seen.overtook += 1
         elif stream.prompt_tokens <= LONG_PROMPT and any(

@@ -512,7 +512,7 @@ async def test_what_is_opened_before_an_engine_is_asked_settles_the_call_after_a
     assert entry.accounts == record.accounts == ("tenant:alice/hourly",)
 
 
-@pytest.mark.parametrize("how", ["whole", "streamed", "refused by the engine", "hung up"])
+@pytest.mark.parametrize("how", ["whole", "streamed", "refused", "broken off", "hung up"])
 async def test_nothing_of_a_call_waits_for_the_collector(how: str) -> None:
     """Else each call's memory, and its policy's, stays until a collection of the oldest comes."""
     world = World()
@@ -524,8 +524,10 @@ async def test_nothing_of_a_call_waits_for_the_collector(how: str) -> None:
             await world.ask(whole())
         elif how == "streamed":
             await world.ask(streamed(*full_stream()), stream=True)
-        elif how == "refused by the engine":
+        elif how == "refused":
             await world.ask(httpx.Response(400, json={"error": {"message": "no"}}))
+        elif how == "broken off":
+            await world.ask(streamed(then="break"), streamed(then="break"), stream=True)
         else:
             caller = world.call(streamed(role(), then="wait"), stream=True)
             await world.until(lambda: len(caller.sent) > 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
+import weakref
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -243,3 +245,24 @@ def test_a_reset_ends_even_a_body_without_a_length_as_a_failure(bench: Bench) ->
 def test_a_request_is_sent_as_it_was_given(bench: Bench) -> None:
     bench.connection.start("POST", [b"head", b"body"], {})
     assert bench.socket.written == b"headbody"
+
+
+def test_what_broke_off_and_was_closed_does_not_wait_for_the_collector(bench: Bench) -> None:
+    exchange = bench.start()
+    bench.hear(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf")
+    bench.connection.connection_lost(None)
+    held = weakref.ref(exchange), weakref.ref(bench.connection)
+
+    async def read_and_close(exchange: Exchange) -> None:
+        with contextlib.suppress(httpx.RemoteProtocolError):
+            async for _ in exchange:
+                pass
+        await exchange.aclose()
+
+    gc.disable()
+    try:
+        bench.loop.run_until_complete(read_and_close(exchange))
+        del exchange, bench.connection
+        assert [each() for each in held] == [None, None]
+    finally:
+        gc.enable()

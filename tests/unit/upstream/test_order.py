@@ -59,7 +59,7 @@ def test_equal_priorities_long_prompts_and_short_waits_say_nothing() -> None:
 
 def test_who_is_gone_has_not_been_passed_over() -> None:
     watch = OrderWatch()
-    watch.ask(HERE, Pending(URGENT, 0, 100, is_over=lambda: True))
+    watch.ask(HERE, Pending(URGENT, 0, 100, is_over=True))
     for at in range(1, 100):
         bulk = Pending(BULK, at, 100)
         watch.ask(HERE, bulk)
