@@ -15,11 +15,11 @@ def main() -> None:
     except ImproperlyConfigured as error:
         sys.exit(f"fairlane: {error}")
     except Exception as error:
-        from fairlane.database_faults import why  # loads Django's database layer
+        from fairlane.database_faults import in_its_words, why  # loads Django's database layer
 
         if (reason := why(error)) is None:
             raise
-        sys.exit(f"fairlane: {reason} DATABASE_URL names it. ({str(error).strip()})")
+        sys.exit(f"fairlane: {reason} DATABASE_URL names it. ({in_its_words(error)})")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,8 @@ import logging
 import time
 
 import psycopg
-from django.db import Error, InterfaceError, OperationalError
+from django.db import Error, InterfaceError, OperationalError, connection
+from psycopg_pool import PoolTimeout
 
 AWAY = "The database is out of reach, or has no connection left."
 FULL = "The database's disk is full."
@@ -17,6 +18,8 @@ READ_ONLY = "The database takes no changes: it is read-only."
 NO_RIGHT = "The database refuses it: the role in DATABASE_URL, or of the file, lacks a right."
 OLDER = "The database lacks what this release needs: run manage.py migrate."
 BUSY = "The database is busy: something holds what this needs for too long."
+
+ASK_S = 3
 
 # By SQLSTATE, whole or its class (https://www.postgresql.org/docs/current/errcodes-appendix.html).
 OF_STATE = {
@@ -55,6 +58,18 @@ def why(error: BaseException | None) -> str | None:
     found = next((words for part, words in OF_SQLITE.items() if part in said), None)
     away = OperationalError, InterfaceError, psycopg.OperationalError, psycopg.InterfaceError
     return found or (AWAY if isinstance(error, away) else None)
+
+
+def in_its_words(error: BaseException) -> str:
+    """What the server says. A pool of connections only says that it got none, so a connection of
+    its own is tried for the reason: a wrong password, no such database, nobody there."""
+    if isinstance(error.__cause__, PoolTimeout):
+        try:
+            asked = connection.get_connection_params() | {"connect_timeout": ASK_S}
+            psycopg.connect(**asked).close()
+        except psycopg.OperationalError as refused:
+            return " ".join(str(refused).split())
+    return str(error).strip()
 
 
 def _state(error: BaseException) -> str | None:

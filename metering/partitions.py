@@ -153,11 +153,16 @@ def _drop(name: str) -> int:
     return int(records)
 
 
-def _may_change() -> bool:
+def are_ours() -> bool:
     ((may,),) = _ask(IS_OWNER, TABLE)
-    if not may:
-        log.warning("partitions_not_ours", table=TABLE, needs="its owner, and CREATE on its schema")
     return bool(may)
+
+
+def _may_change() -> bool:
+    if may := are_ours():
+        return may
+    log.warning("partitions_not_ours", table=TABLE, needs="its owner, and CREATE on its schema")
+    return False
 
 
 def _ask(statement: str, *values: str) -> list[tuple[Any, ...]]:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from fairlane.database_faults import why
+from fairlane.database_faults import in_its_words, why
 from fairlane.doctor import here, running, state, stores
 from fairlane.doctor.finding import Finding, fail
 
 # In the order in which one would look: where a store is away, the rest says nothing.
 EXAMINED: tuple[tuple[str, Callable[[], Iterator[Finding]]], ...] = (
     ("settings", here.settings_are_safe),
+    ("settings", here.names_are_known),
     ("secrets", here.secrets_are_there),
     ("database", stores.database),
     ("redis", stores.redis_server),
@@ -44,6 +45,6 @@ def examine() -> Iterator[Finding]:
             if subject == "database" and (reason := why(error)):
                 is_away = True
                 do = "Mend DATABASE_URL or its server; what it holds was not looked at."
-                yield fail(subject, f"{reason} ({str(error).strip()})", do)
+                yield fail(subject, f"{reason} ({in_its_words(error)})", do)
                 continue
             yield fail(subject, f"could not be looked at: {type(error).__name__}: {error}".strip())

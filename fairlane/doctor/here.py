@@ -3,6 +3,7 @@ gateway runs, with its environment."""
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Iterator
 
@@ -12,6 +13,7 @@ from django.core import checks
 from fairlane.doctor.finding import Finding, fail, ok, warn
 from tenants.selectors import load_snapshot
 
+INTERNAL = {"FAIRLANE_ROLE", "FAIRLANE_OWN_DOOR"}  # from `serve` to its own processes
 WITHOUT_HTTPS = {"security.W004", "security.W008", "security.W012", "security.W016"}
 
 
@@ -36,6 +38,16 @@ def settings_are_safe() -> Iterator[Finding]:
         yield fail("settings", "DEBUG is on: errors show code and settings", "Unset DEBUG.")
     if not found:
         yield ok("settings", "`manage.py check --deploy` finds nothing else")
+
+
+def names_are_known() -> Iterator[Finding]:
+    """A name that nothing reads is most likely a slip, and what it should set is at its default."""
+    known = {name for name in dir(settings) if name.startswith("FAIRLANE_")}
+    for name in sorted(os.environ.keys() - known - INTERNAL):
+        if name.startswith("FAIRLANE_"):
+            like = difflib.get_close_matches(name, known, 1, cutoff=0.5)
+            meant = f"Is {like[0]} meant? " if like else ""
+            yield warn("settings", f"{name} is no setting", f"{meant}docs/operations.md lists all.")
 
 
 def secrets_are_there() -> Iterator[Finding]:

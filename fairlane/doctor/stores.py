@@ -14,6 +14,7 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 from fairlane.doctor.finding import Finding, fail, ok, warn
+from metering import partitions
 from scheduling.shared.records import LAYOUT
 from scheduling.shared.trouble import in_words
 from scheduling.shared.wire import Keys
@@ -59,6 +60,12 @@ def _postgresql() -> Iterator[Finding]:
             "database",
             f"this role could drop what keeps {' and '.join(may)} append-only",
             "Run as a role of its own: docs/operations.md, History that only grows.",
+        )
+    if not partitions.are_ours():
+        yield warn(
+            "database",
+            f"{partitions.TABLE} is not this role's: its records get no tables by day",
+            "Make this role its owner: docs/operations.md, PostgreSQL.",
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -30,8 +31,10 @@ Findings = dict[str, list[dict[str, str]]]
 
 
 @pytest.fixture(autouse=True)
-def safe(settings: Any) -> None:
+def safe(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A deployment that is as it should be."""
+    for name in [each for each in os.environ if each.startswith("FAIRLANE_")]:
+        monkeypatch.delenv(name)  # the tests' own
     settings.SECRET_KEY = "".join(chr(65 + n) for n in range(26)) * 2
     settings.HTTPS_ONLY = settings.SECURE_SSL_REDIRECT = True
     settings.SECURE_HSTS_INCLUDE_SUBDOMAINS = True
@@ -350,3 +353,29 @@ def test_without_its_database_the_doctor_says_so_once(capsys: pytest.CaptureFixt
     assert line["state"] == "fail"
     assert "out of reach" in line["found"]
     assert status == 1
+
+
+def test_a_setting_that_nothing_reads_is_named_with_what_was_meant(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAIRLANE_DRAIN", "3")
+    found, _ = doctor(capsys)
+    (line,) = [f for f in found["settings"] if f["found"].startswith("FAIRLANE_DRAIN ")]
+    assert line["state"] == "warn"
+    assert line["do"].startswith("Is FAIRLANE_DRAIN_SECONDS meant?")
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="partitions are PostgreSQL's")
+def test_a_role_that_may_not_divide_the_records_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("CREATE ROLE fairlane_doctor_test")
+        for statement in (
+            "GRANT USAGE ON SCHEMA public TO fairlane_doctor_test",
+            "GRANT SELECT, INSERT ON ALL TABLES IN SCHEMA public TO fairlane_doctor_test",
+            "SET LOCAL ROLE fairlane_doctor_test",
+        ):
+            cursor.execute(statement)
+    found, _ = doctor(capsys)
+    assert any("metering_usagerow is not this role's" in f["found"] for f in found["database"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import socket
 import sqlite3
 
 import psycopg
@@ -42,6 +43,19 @@ def of(state: str) -> Exception:
 def test_each_trouble_of_the_server_has_its_words(state: str, said: str) -> None:
     assert why(of(state)) == said
     assert why(lookup(state)("in words")) == said
+
+
+def test_a_pool_that_got_no_connection_tells_why_the_server_gives_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with socket.socket() as nobody:  # bound, and does not listen
+        nobody.bind(("127.0.0.1", 0))
+        where = {"host": "127.0.0.1", "port": nobody.getsockname()[1], "dbname": "x", "user": "x"}
+        monkeypatch.setattr(faults.connection, "get_connection_params", lambda: where)
+        error = OperationalError("couldn't get a connection after 5.00 sec")
+        error.__cause__ = PoolTimeout("couldn't get a connection after 5.00 sec")
+        assert "Connection refused" in faults.in_its_words(error)
+    assert faults.in_its_words(of("53100")) == "in words"
 
 
 @pytest.mark.parametrize(
