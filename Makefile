@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 
-.PHONY: run help demo install test test-engines check explore bench screenshots lock clean
+.PHONY: run help demo install test test-engines test-clients check explore bench screenshots lock clean
 
 run: install  ## the whole product with a demo policy and simulated engines; PORT=9999 moves it; Ctrl-C stops it
 	@$(PY) -m fairlane.quickstart
@@ -25,6 +25,10 @@ check: $(VENV)/.test  ## lint, types, import rules, migrations: what CI runs bef
 test-engines: $(VENV)/.test  ## against real vLLM and llama.cpp on the CPU; ENGINES="vllm" for one; docs/engines.md
 	@$(PY) -m tests.engines.install $(ENGINES)
 	@FAIRLANE_REAL_ENGINES=1 $(PY) -m pytest -q tests/engines $(if $(ENGINES),-k "$(subst $(eval) , or ,$(strip $(ENGINES)))")
+
+test-clients: $(VENV)/.test  ## unchanged clients against `serve`, each installed apart; CLIENTS="llm node" for some; docs/gateway.md
+	@$(PY) -m tests.clients.install $(CLIENTS)
+	@FAIRLANE_REAL_CLIENTS="$(CLIENTS)" $(PY) -m pytest -q tests/clients
 
 explore: $(VENV)/.test  ## the tests that make up their own input, with new input each time
 	HYPOTHESIS_PROFILE=explore $(PY) -m pytest -q -n 2 tests/unit tests/integration/api/test_made_up_calls.py tests/acceptance/gateway/test_fuzz.py

@@ -12,7 +12,9 @@ settings.register_profile(
 settings.register_profile(
     "explore", settings.get_profile("same"), derandomize=False, max_examples=1000, print_blob=True
 )
-collect_ignore = [] if "FAIRLANE_REAL_ENGINES" in os.environ else ["engines"]  # make test-engines
+OPT_IN = {"engines": "FAIRLANE_REAL_ENGINES", "clients": "FAIRLANE_REAL_CLIENTS"}
+# `make test-engines`, `make test-clients`
+collect_ignore = [folder for folder, setting in OPT_IN.items() if setting not in os.environ]
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))
 
 
