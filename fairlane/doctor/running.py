@@ -69,8 +69,12 @@ def gateways() -> Iterator[Finding]:
         yield fail("gateways", f"none has told of itself {since}", "Start `manage.py serve`.")
         return
     known = heard(HEARD_S)
-    names = [_named(s["gateway"], known.get(s["gateway"])) for s in samples]
-    yield ok("gateways", f"{len(samples)} at work: {_names(names)}")
+    silent = [s["gateway"] for s in samples if _silence(known.get(s["gateway"])) > SILENT_S]
+    names = [s["gateway"] for s in samples if s["gateway"] not in silent]
+    told = f"{len(names)} at work: {_names(names)}" if names else "none at work"
+    if silent:
+        told += f"; silent, so stopped or hung: {_names([_named(n, known[n]) for n in silent])}"
+    yield (ok if names else fail)("gateways", told)
     current = current_revision()
     for sample in samples:
         name = sample["gateway"]
@@ -80,10 +84,13 @@ def gateways() -> Iterator[Finding]:
     yield from _clocks(known)
 
 
-def _named(name: str, found: Heard | None) -> str:
-    """With how long it has been silent: one that was stopped just now is still told."""
-    silent = (datetime.now(UTC) - found.last).total_seconds() if found else 0.0
-    return f"{name} (silent for {silent:.0f} s)" if silent > SILENT_S else name
+def _named(name: str, found: Heard) -> str:
+    """One that was stopped just now is still told."""
+    return f"{name} (for {_silence(found):.0f} s)"
+
+
+def _silence(found: Heard | None) -> float:
+    return (datetime.now(UTC) - found.last).total_seconds() if found else 0.0
 
 
 def _clocks(known: Mapping[str, Heard]) -> Iterator[Finding]:
