@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from metering.core.record import UsageRecord
-from tenants.core.text import no_formula
+from tenants.core.text import no_formula, taken
 
 Format = Literal["jsonl", "csv"]
 FIELDS = tuple(name for name in UsageRecord.__struct_fields__ if name != "accounts")
@@ -32,9 +32,9 @@ def _csv(records: Iterable[UsageRecord]) -> Iterator[str]:
     writer = csv.DictWriter(buffer, FIELDS, lineterminator="\n")
     writer.writeheader()
     for record in records:
-        yield _taken(buffer)
+        yield taken(buffer)
         writer.writerow({name: _cell(value) for name, value in _fields(record).items()})
-    yield _taken(buffer)
+    yield taken(buffer)
 
 
 def _cell(value: Any) -> Any:
@@ -46,10 +46,3 @@ def _cell(value: Any) -> Any:
 
 def _fields(record: UsageRecord) -> dict[str, Any]:
     return {name: getattr(record, name) for name in FIELDS}
-
-
-def _taken(buffer: io.StringIO) -> str:
-    text = buffer.getvalue()
-    buffer.seek(0)
-    buffer.truncate()
-    return text

@@ -12,9 +12,9 @@ from tenants.api.pages import Choice, Filters, Moment, Whole, choice, holds, yes
 from tenants.audited import about_tenant
 from tenants.core.permissions import ROLES
 from tenants.core.snapshot import EngineKind
+from tenants.services.actors import SOURCES
 
 STATES = ("active", "expired", "revoked")
-SOURCES = ("page", "api", "command", "admin", "system")
 
 
 def in_state(rows: QuerySet[Any], _name: str, state: str) -> QuerySet[Any]:

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, get_args
 
 from tenants.core.issue import refused, short
 
@@ -27,7 +27,7 @@ Action = Literal[
     "account.edit",
 ]
 
-ROLES: tuple[RoleName, ...] = ("admin", "operator", "tenant-admin", "tenant-viewer")
+ROLES: tuple[RoleName, ...] = get_args(RoleName)
 TENANT_ROLES: frozenset[str] = frozenset({"tenant-admin", "tenant-viewer"})
 EVERYBODY: frozenset[str] = frozenset(ROLES)
 PLATFORM: frozenset[str] = frozenset({"admin", "operator"})

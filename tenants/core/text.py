@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import StringIO
+
 LONGEST = 2000
 FORMULA = ("=", "+", "-", "@", "\t", "\n")  # a spreadsheet would run what begins with one
 
@@ -16,3 +18,11 @@ def no_formula(text: str) -> str:
     which `csv` does not quote, would begin a row."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def taken(buffer: StringIO) -> str:
+    """What was written to it since the last time; for a file that is streamed as it is made."""
+    text = buffer.getvalue()
+    buffer.seek(0)
+    buffer.truncate()
+    return text

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
 from zoneinfo import available_timezones
 
 from django import forms
 from pydantic import BaseModel
 
 from tenants.core.document import Application, Capacity, Cost, Lane, Tier, Timeouts
+from tenants.core.snapshot import EngineKind
 from tenants.forms.parts import ListField, Number, Part, PartForm, Section, Whole, choices
 
 NAMES = "Lower-case letters, digits, dots, dashes, underscores; at most 63."
-ENGINES = ("vllm", "vllm-body", "sglang", "llamacpp", "llm-d", "openai")
 LIMITS = (
     "limits__requests_per_minute",
     "limits__tokens_per_minute",
@@ -170,7 +171,9 @@ class PoolForm(PartForm):
     model = forms.CharField(label="Model", help_text="The name that requests ask for.")
     aliases = ListField(label="Aliases", required=False, help_text="Other names for this pool.")
     engine = forms.ChoiceField(
-        label="Engine", choices=choices(*ENGINES), help_text="How priority and usage are spoken."
+        label="Engine",
+        choices=choices(*get_args(EngineKind)),
+        help_text="How priority and usage are spoken.",
     )
     api_key_env = forms.CharField(
         label="Engine's key: variable",

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 from django.db import models
 from django.db.models import Q
 
+from tenants.core.snapshot import OnExhausted
 from tenants.models.keys import ApiKey
 from tenants.models.policy import Tier
 from tenants.models.tenancy import Application, Tenant
 
 PERIODS = ["minute", "hour", "day", "week", "month"]
-EXHAUSTED = ["reject", "demote", "alert"]
+EXHAUSTED = list(get_args(OnExhausted))
 OWNERS = ["tier", "tenant", "application", "key"]
 
 

@@ -6,11 +6,15 @@ here hold against any other writer.
 
 from __future__ import annotations
 
+from typing import get_args
+
 from django.db import models
 from django.db.models import Q
 
-OVERLOAD = ["queue", "demote", "reject"]
-ENGINES = ["vllm", "vllm-body", "sglang", "llamacpp", "llm-d", "openai"]
+from tenants.core.snapshot import EngineKind, OnOverload
+
+OVERLOAD = list(get_args(OnOverload))
+ENGINES = list(get_args(EngineKind))
 
 
 class LimitColumns(models.Model):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from tenants.core.permissions import Action, can_for
 from tenants.errors import NotAllowed
 from tenants.selectors import membership_of
 
 Source = Literal["page", "api", "command", "admin", "system"]
+SOURCES: tuple[Source, ...] = get_args(Source)
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,11 +20,12 @@ from django.utils import timezone
 
 from tenants.audited import about_tenant, begins
 from tenants.core.permissions import Action
-from tenants.core.text import no_formula
+from tenants.core.text import no_formula, taken
 from tenants.gate import viewer
 from tenants.models import AuditEntry
 from tenants.models.history import Beginning
 from tenants.moments import read_moment
+from tenants.services.actors import SOURCES
 from tenants.streaming import Streamed
 from tenants.views.keyset import Keyset
 
@@ -44,7 +45,6 @@ KINDS = (
     "alert_rule",
     "destination",
 )
-SOURCES = ("page", "api", "command", "admin", "system")
 FILTERS = ("tenant", "actor", "kind", "name", "field", "source", "since", "until")
 COLUMNS = (
     "at",
@@ -143,13 +143,6 @@ def lines(rows: QuerySet[Any, tuple[Any, ...]]) -> Iterator[str]:
         if buffer.tell() >= PIECE:
             yield taken(buffer)
     yield taken(buffer)
-
-
-def taken(buffer: io.StringIO) -> str:
-    text = buffer.getvalue()
-    buffer.seek(0)
-    buffer.truncate()
-    return text
 
 
 def cell(value: Any) -> Any:
