@@ -105,7 +105,7 @@ def _check_options(name: str, value: str) -> None:
 
 
 def folder(name: str, default: Path) -> Path:
-    path = Path(str(env.str(name, default=str(default)))).expanduser().resolve()
+    path = Path(str(env.str(name, default="")) or default).expanduser().resolve()
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -129,6 +129,38 @@ def needed(name: str, by: str) -> str:
     if not value:
         raise ImproperlyConfigured(f"{name} is unset; {by} needs it")
     return value
+
+
+HOST_NAME = re.compile(r"\*|\.?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9a-fA-F:.]+\]")
+
+
+def hosts(name: str, default: str) -> list[str]:
+    """Names of this host as a browser asks for them, with commas between; Django itself would
+    take anything, and answer nobody."""
+    found = _parts(name, default)
+    for text in found:
+        if not HOST_NAME.fullmatch(text):
+            raise ImproperlyConfigured(
+                f"{name} has {text!r}; it takes host names without scheme and port, such as "
+                "fairlane.example,.internal.example,10.0.0.5,[::1], or * for any"
+            )
+    return found
+
+
+def origins(name: str) -> list[str]:
+    found = _parts(name, "")
+    for text in found:
+        if not re.fullmatch(r"https?://[^/\s]+", text):
+            raise ImproperlyConfigured(
+                f"{name} has {text!r}; it takes origins such as https://fairlane.example"
+            )
+    return found
+
+
+def _parts(name: str, default: str) -> list[str]:
+    """What is set to nothing is unset."""
+    given = str(env.str(name, default="")) or default
+    return [text.strip() for text in given.split(",") if text.strip()]
 
 
 def networks(name: str, default: str = "") -> list[str]:
@@ -163,7 +195,10 @@ def database(name: str, default: Path, connections: int) -> dict[str, Any]:
         # A file in tests too: in memory, connections share one cache and do not wait for locks.
         config["TEST"] = {"NAME": str(default.with_name("test.sqlite3"))}
     else:
-        config["OPTIONS"] = {**POSTGRES, **config.get("OPTIONS", {}), "pool": pool(connections)}
+        options = config.get("OPTIONS", {})
+        if not config["NAME"] and "service" not in options:
+            raise ImproperlyConfigured(f"{name} names no database; it takes {example}, {SPECIAL}")
+        config["OPTIONS"] = {**POSTGRES, **options, "pool": pool(connections)}
         config["CONN_MAX_AGE"], config["CONN_HEALTH_CHECKS"] = 0, True  # back into the pool
     return config
 

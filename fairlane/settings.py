@@ -13,8 +13,8 @@ from fairlane import signing_in, telemetry
 ROOT = given.ROOT
 DEBUG = given.flag("DEBUG", default=False)
 SECRET_KEY = given.secret("SECRET_KEY", DEBUG)
-ALLOWED_HOSTS = given.env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
-CSRF_TRUSTED_ORIGINS = given.env.list("CSRF_TRUSTED_ORIGINS", default=[])
+ALLOWED_HOSTS = given.hosts("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = given.origins("CSRF_TRUSTED_ORIGINS")
 TRUSTED_PROXIES = given.networks("TRUSTED_PROXIES")
 HTTPS_ONLY = given.flag("HTTPS_ONLY", default=False)
 

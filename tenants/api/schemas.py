@@ -6,13 +6,14 @@ What is told is read off the row by its attributes, by the same names unless a p
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Annotated, Any, TypeVar
 
 from pydantic import AliasPath, BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from tenants.core.document import Budget, Name
-from tenants.core.issue import Invalid, Issue, short, told
+from tenants.core.issue import Invalid, Issue, Loc, short, told
 from tenants.core.merge import Side
 from tenants.core.validation import takes
 from tenants.selectors import budget_of
@@ -276,10 +277,32 @@ def read(model: type[Model], data: Any) -> Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        raise Invalid(
-            Issue(".".join(map(str, e["loc"])), None, given(e), said(model, e), e["loc"])
-            for e in error.errors()
-        ) from None
+        raise Invalid(_issues(model, data, error)) from None
+
+
+def _issues(model: type[BaseModel], data: Any, error: ValidationError) -> Iterator[Issue]:
+    """One of each place: where a field takes either of two forms pydantic tells of both."""
+    found = dict[Loc, list[Any]]()
+    for each in error.errors():
+        found.setdefault(place(data, each), []).append(each)
+    for loc, faults in found.items():
+        first, *more = sorted(faults, key=takes)
+        ways = [said(model, first, loc), *map(takes, more)]
+        yield Issue(".".join(map(str, loc)), None, given(first), " or ".join(ways), loc)
+
+
+def place(data: Any, error: Any) -> Loc:
+    """Without pydantic's own steps: the names of a field's forms are no place in the data."""
+    steps: Loc = error["loc"]
+    kept = []
+    for position, step in enumerate(steps):
+        inside = isinstance(data, Mapping) and step in data
+        inside |= isinstance(data, list) and isinstance(step, int) and step < len(data)
+        is_missing = error["type"] == "missing" and position == len(steps) - 1
+        if inside or is_missing:
+            kept.append(step)
+            data = data[step] if inside else None
+    return tuple(kept)
 
 
 def given(error: Any) -> Any:
@@ -287,10 +310,10 @@ def given(error: Any) -> Any:
     return None if error["type"] == "missing" else told(error["input"])
 
 
-def said(model: type[BaseModel], error: Any) -> str:
-    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+def said(model: type[BaseModel], error: Any, loc: Loc) -> str:
+    if error["type"] == "extra_forbidden" and len(loc) == 1:
         return f"unknown field; known: {', '.join(sorted(model.model_fields))}"
-    field = next((str(part) for part in reversed(error["loc"]) if isinstance(part, str)), "body")
+    field = next((str(part) for part in reversed(loc) if isinstance(part, str)), "body")
     if error["type"] == "missing":
         return f"{field} is missing"
     return f"{field} is {short(error['input'])}: {takes(error)}"

@@ -8,11 +8,11 @@ from __future__ import annotations
 import getpass
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, ClassVar, NoReturn
 
-from django.core.management.base import BaseCommand, CommandParser
+from django.core.management.base import BaseCommand, CommandParser, OutputWrapper
 from django.db import DatabaseError
 
 from tenants.core.issue import Issue, short, told
@@ -35,7 +35,7 @@ class ActionCommand(BaseCommand):
 
     def handle(self, *_args: Any, **options: Any) -> None:
         if options["action"] is None:
-            self.list_actions()
+            list_actions(self.stderr, self.actions)
         act: Callable[..., None] = getattr(self, options["action"])
         try:
             act(options)
@@ -47,14 +47,8 @@ class ActionCommand(BaseCommand):
         except (Conflict, NotFound, NotAllowed, UnicodeDecodeError) as error:
             self.refuse(str(error), options)
         except DatabaseError as error:
-            self.refuse(f"the database is not ready (manage.py migrate): {error}", options)
-
-    def list_actions(self) -> NoReturn:
-        self.stderr.write("Which ACTION? One of these; ACTION -h says more:")
-        width = max(map(len, self.actions))
-        for name, text in self.actions.items():
-            self.stderr.write(f"  {name:{width}}  {text}")
-        sys.exit(2)
+            said = "the database that DATABASE_URL names is not ready (manage.py migrate)"
+            self.refuse(f"{said}: {error}", options)
 
     def refuse_issues(self, refused: PolicyRefused, options: dict[str, Any]) -> NoReturn:
         issues = refused.issues
@@ -78,6 +72,15 @@ class ActionCommand(BaseCommand):
 
     def emit_indented(self, value: Any) -> None:
         self.stdout.write(json.dumps(value, ensure_ascii=False, default=_text, indent=2))
+
+
+def list_actions(stderr: OutputWrapper, actions: Mapping[str, str]) -> NoReturn:
+    """Of a command that was called without one."""
+    stderr.write("Which ACTION? One of these; ACTION -h says more:")
+    width = max(map(len, actions))
+    for name, text in actions.items():
+        stderr.write(f"  {name:{width}}  {text}")
+    sys.exit(2)
 
 
 def _text(value: Any) -> str:

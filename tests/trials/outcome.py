@@ -165,7 +165,10 @@ def judged(
     truths.must("reservations open", running.open_reservations())
     counters(truths, running)
     cells["slots, reservations left"] = f"{running.open_slots()}, {running.open_reservations()}"
-    truths.at_least("whole again", whole or 0.0, times.began)
+    if whole is None:
+        truths.must("whole again", "never", "in time")
+    else:
+        truths.at_least("whole again, s after the fault began", round(whole - times.began, 2), 0.0)
     _engine(truths, cells, running, times)
     _budgets(truths, cells, running, sent, mode)
     _recovery(cells, sent, times, whole)

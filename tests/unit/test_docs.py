@@ -31,7 +31,7 @@ READERS = {
         "str",
         "list",
     ),
-    *("needed", "networks"),
+    *("needed", "networks", "hosts", "origins"),
 }
 
 

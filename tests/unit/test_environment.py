@@ -10,7 +10,7 @@ import pytest
 from django.core.exceptions import ImproperlyConfigured
 
 from fairlane import signing_in
-from fairlane.environment import ROOT, redis_url
+from fairlane.environment import ROOT, folder, hosts, redis_url
 
 
 def start(
@@ -32,7 +32,10 @@ def start(
     [
         ("SECRET_KEY", "", "a long random text"),
         ("DATABASE_URL", "mysql://x", "postgres://"),
+        ("DATABASE_URL", "postgres://db", "postgres://user:password@host:5432/name"),
         ("REDIS_URL", "http://x", "redis://"),
+        ("ALLOWED_HOSTS", "https://fairlane.example", "host names without scheme"),
+        ("CSRF_TRUSTED_ORIGINS", "fairlane.example", "origins such as https://"),
         ("FAIRLANE_STATE_LOSS", "open", "fail-open, fail-closed"),
         ("FAIRLANE_LOG", "xml", "text, json"),
         ("FAIRLANE_DATA_DIR", "/proc/nowhere", "a folder that can be written"),
@@ -48,6 +51,20 @@ def test_a_bad_value_is_one_line_that_names_it(name: str, value: str, takes: str
     assert len(ended.stderr.strip().splitlines()) == 1
     assert name in ended.stderr
     assert takes in ended.stderr
+
+
+def test_what_is_set_to_nothing_is_unset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As a compose file sets what its own environment lacks."""
+    monkeypatch.setenv("ALLOWED_HOSTS", "")
+    monkeypatch.setenv("FAIRLANE_DATA_DIR", "")
+    assert hosts("ALLOWED_HOSTS", "localhost,[::1]") == ["localhost", "[::1]"]
+    assert folder("FAIRLANE_DATA_DIR", tmp_path / "var") == tmp_path / "var"
+
+
+@pytest.mark.parametrize("given", ["*", ".example.com", "a-b.example.com, 10.0.0.5", "[fe80::1]"])
+def test_the_console_may_have_any_host_name(monkeypatch: pytest.MonkeyPatch, given: str) -> None:
+    monkeypatch.setenv("ALLOWED_HOSTS", given)
+    assert hosts("ALLOWED_HOSTS", "localhost") == given.split(", ")
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from metering import corrections, export, selectors, verify
 from metering.ledger_check import STORED
 from metering.rollup import roll_up_range
 from metering.verify import Finding
-from tenants.management.shell import actor, change_arguments
+from tenants.management.shell import actor, change_arguments, list_actions
 
 PAUSE_S = 0.25
 
@@ -35,25 +35,29 @@ def moment(text: str) -> datetime:
     return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
 
 
+ACTIONS = {
+    "export": "write usage records, oldest first",
+    "rollup": "count a range's roll-ups again from its records, and what is due",
+    "verify": "compare budget counters with the records; exit 1 where they differ",
+    "correct": "add to what a sustained budget used, or give back, as a ledger entry",
+}
+
+
 class Command(BaseCommand):
     help = "Usage records: export them, roll them up, check the counters against them."
 
     def add_arguments(self, parser: CommandParser) -> None:
-        actions = parser.add_subparsers(dest="action", required=True)
-        exporting = actions.add_parser("export", help="write usage records, oldest first")
+        chosen = parser.add_subparsers(dest="action", metavar="ACTION")
+        exporting, rolling, verifying, correcting = (
+            chosen.add_parser(name, help=text, description=text) for name, text in ACTIONS.items()
+        )
         exporting.add_argument("--tenant", help="only this tenant's")
         exporting.add_argument("--since", type=moment, metavar="TIME", help="from then on")
         exporting.add_argument("--until", type=moment, metavar="TIME", help="before then")
         exporting.add_argument("--format", choices=("jsonl", "csv"), default="jsonl")
         exporting.add_argument("-o", "--output", type=Path, metavar="FILE", help="else: stdout")
-        rolling = actions.add_parser(
-            "rollup", help="count a range's roll-ups again from its records, and what is due"
-        )
         rolling.add_argument("--since", type=moment, metavar="TIME", required=True)
         rolling.add_argument("--until", type=moment, metavar="TIME", help="before then (now)")
-        verifying = actions.add_parser(
-            "verify", help="compare budget counters with the records; exit 1 where they differ"
-        )
         verifying.add_argument("--repair", action="store_true", help="set them to the records")
         verifying.add_argument("--json", action="store_true", help="JSON on stdout")
         verifying.add_argument(
@@ -64,9 +68,6 @@ class Command(BaseCommand):
             help="for running gateways to compare theirs (30)",
         )
         change_arguments(verifying)
-        correcting = actions.add_parser(
-            "correct", help="add to what a sustained budget used, or give back, as a ledger entry"
-        )
         correcting.add_argument("--account", required=True, help="e.g. tenant:acme/hourly")
         correcting.add_argument("--units", type=float, required=True, help="below zero: give back")
         correcting.add_argument("--id", help="any text: under one id it is made once")
@@ -74,6 +75,8 @@ class Command(BaseCommand):
         change_arguments(correcting)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if options["action"] is None:
+            list_actions(self.stderr, ACTIONS)
         act: Callable[[dict[str, Any]], None] = getattr(self, options["action"])
         act(options)
 

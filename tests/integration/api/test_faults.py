@@ -157,3 +157,15 @@ def test_a_query_that_a_single_object_does_not_know(admin: Client, address: str)
     answer = admin.get(f"/api/v1/{address}?revision=3")
     assert (answer.status_code, answer.json()["errors"][0]["field"]) == (400, "revision")
     assert admin.get(f"/api/v1/{address}?format=json").status_code in (200, 404)
+
+
+@pytest.mark.parametrize("given", [None, 7, [1]])
+def test_a_document_that_is_neither_text_nor_a_mapping_is_one_fault_of_that_field(
+    admin: Client, given: Any
+) -> None:
+    answer = admin.post(
+        "/api/v1/policy/diff/", {"document": given}, content_type="application/json"
+    )
+    (fault,) = answer.json()["errors"]
+    assert (answer.status_code, fault["field"], fault["value"]) == (400, "document", given)
+    assert fault["message"].endswith(": must be a valid dictionary or must be a valid string")

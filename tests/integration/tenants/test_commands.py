@@ -198,7 +198,10 @@ def test_what_is_wrong_is_refused(words: tuple[str, ...], applied: Path) -> None
     assert selectors.current_version() == 1
 
 
-@pytest.mark.parametrize(("command", "action"), [("policy", "diff"), ("keys", "rotate")])
+@pytest.mark.parametrize(
+    ("command", "action"),
+    [("policy", "diff"), ("keys", "rotate"), ("usage", "export"), ("users", "role")],
+)
 def test_a_command_without_an_action_lists_them(command: str, action: str) -> None:
     ran = run(command)
     assert ran.status == 2
