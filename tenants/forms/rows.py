@@ -59,6 +59,8 @@ else:
 class Rows(FormSet):
     """Rows that may be removed, and empty ones that count for nothing."""
 
+    fault = ""  # of the list itself
+
     def add_fields(self, form: PartForm, index: int | None) -> None:
         super().add_fields(form, index)
         form.fields["DELETE"].label = "Remove"
@@ -82,7 +84,10 @@ class Rows(FormSet):
     def accept(self, path: Sequence[str | int], message: str) -> bool:
         """An error of the policy's checks: `path` begins with the row's place in `parts()`."""
         rows = self.kept()
-        if not path or not isinstance(path[0], int) or path[0] >= len(rows):
+        if not path:
+            self.fault = message
+            return True
+        if not isinstance(path[0], int) or path[0] >= len(rows):
             return False
         row = rows[path[0]]
         if not row.accept(path[1:], message):

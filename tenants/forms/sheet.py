@@ -22,7 +22,8 @@ from tenants.core.issue import Issue
 from tenants.forms import objects, rows
 from tenants.forms.parts import PartForm, flatten
 
-ENDPOINT_NOTE = "A draining one finishes what runs. Edit again for more rows."
+ENDPOINT_NOTE = "Where the model is served. A draining one finishes what runs."
+MORE_ROWS = 4
 BUDGET_NOTE = "In service units. Burst refills all the time; sustained starts anew each period."
 
 
@@ -56,9 +57,12 @@ class Sheet:
     inherited: Mapping[str, str] = field(default_factory=dict)
     base: int = 0
     general: list[str] = field(default_factory=list)
+    more: str = ""  # the list that is to get more empty rows; what was typed is not judged yet
 
     def __post_init__(self) -> None:
         spec = SPECS[self.kind]
+        if self.more in {name for name, *_ in spec.lists}:
+            self.data = with_rows(self.data, self.more)
         self.present = self._present()
         self.form = spec.form(self.data, initial=self._initial())
         for field_name, names in self.form.named_by.items():
@@ -70,6 +74,9 @@ class Sheet:
             (title, note, formset(self.data, prefix=name, initial=self.present.get(name, [])))
             for name, title, note, formset in spec.lists
         ]
+        if self.more:
+            for each in (self.form, *(row for _, _, rows_ in self.lists for row in rows_.forms)):
+                each.errors.clear()
 
     @property
     def key(self) -> str:
@@ -89,7 +96,7 @@ class Sheet:
 
     @property
     def row_errors(self) -> bool:
-        return any(not rows.is_valid() for _, _, rows in self.lists if rows.is_bound)
+        return any(not rows.is_valid() or rows.fault for _, _, rows in self.lists if rows.is_bound)
 
     @property
     def sections(self) -> Iterator[tuple[str, str, list[tuple[forms.BoundField, str]]]]:
@@ -142,6 +149,15 @@ class Sheet:
         if initial.pop("capacity", None) == "auto":
             initial["capacity_auto"] = True
         return initial or {"enabled": True, "isolate_prefix_cache": True}
+
+
+def with_rows(data: Any, name: str) -> Any:
+    """What was sent, with more empty rows in one list."""
+    data = data.copy()
+    given = str(data.get(f"{name}-TOTAL_FORMS", ""))
+    known = int(given) if given.isascii() and given.isdecimal() and len(given) < 5 else 0
+    data[f"{name}-TOTAL_FORMS"] = str(known + MORE_ROWS)
+    return data
 
 
 def as_fields(part: Part) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def create(kind: Kind) -> View:
         if tenant and tenant not in named(document, "tenant"):
             raise Http404
         name = f"{tenant}/" if kind == "application" else ""
-        sheet = Sheet(kind, name, document, request.POST or None)
+        sheet = Sheet(kind, name, document, request.POST or None, more=more_of(request))
         if is_sent(request, sheet):
             made = str(sheet.form.cleaned_data[sheet.key])
             asked = preview.Asked(
@@ -70,7 +70,13 @@ def edit(kind: Kind) -> View:
         base = preview.base_of(request)
         document = seen(kind, name, base)
         sheet = Sheet(
-            kind, name, document, request.POST or None, inherited(document, kind, name), base
+            kind,
+            name,
+            document,
+            request.POST or None,
+            inherited(document, kind, name),
+            base,
+            more=more_of(request),
         )
         title = f"{kind.capitalize()} {sheet.own_name}"
         if is_sent(request, sheet):
@@ -99,7 +105,12 @@ def seen(kind: Kind, name: str, base: int) -> Document:
 
 
 def is_sent(request: HttpRequest, sheet: Sheet) -> bool:
-    return request.method == "POST" and sheet.is_valid() and preview.step_of(request) != "form"
+    asked = request.method == "POST" and not sheet.more
+    return asked and sheet.is_valid() and preview.step_of(request) != "form"
+
+
+def more_of(request: HttpRequest) -> str:
+    return str(request.POST.get("more", ""))
 
 
 def previewed(request: HttpRequest, sheet: Sheet, asked: preview.Asked) -> HttpResponse | None:

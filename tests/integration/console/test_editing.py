@@ -40,6 +40,30 @@ def test_a_form_untouched_makes_no_revision(admin: Client, page: str) -> None:
     assert selectors.current_revision() == 1
 
 
+FIRST_CHOICES = {"engine": "vllm", "tokenizer__kind": "estimate"}  # a browser sends them
+
+
+def test_a_pool_may_have_any_number_of_endpoints_at_once(admin: Client) -> None:
+    page, urls = "/new/pool/", [f"http://10.0.0.{n}:8000/v1" for n in range(1, 7)]
+    form = filled(admin.get(page), **FIRST_CHOICES)
+    form |= {"endpoints-0-url": urls[0], "endpoints-1-url": urls[1]}
+    more = admin.post(page, form | {"more": "endpoints"})
+    assert more.status_code == 200  # nothing is judged yet, not even the name that is missing
+    form = filled(more, model="big")
+    assert [form[f"endpoints-{n}-url"] for n in range(6)] == [*urls[:2], "", "", "", ""]
+    form |= {f"endpoints-{n}-url": url for n, url in enumerate(urls)}
+    applied(admin, admin.post(page, form | {"step": "preview"}))
+    assert [each.url for each in part("pool", "big").endpoints] == urls
+
+
+def test_a_pool_without_endpoints_is_told_where_they_go(admin: Client) -> None:
+    answer = previewed(admin, "/new/pool/", model="big", **FIRST_CHOICES)
+    assert answer.status_code == 422
+    text = " ".join(answer.content.decode().split())
+    assert '<span class="wrong" role="alert">Endpoints is missing.</span>' in text
+    assert "pools[big]" not in text
+
+
 @pytest.mark.parametrize(
     ("page", "usual"),
     [
