@@ -31,7 +31,7 @@ def state() -> Iterator[Finding]:
     whole = len(samples) - len(lost)
     if not lost:
         yield ok("state", f"whole, as {whole} gateways see it; when it is lost they {MEANS[loss]}")
-    if any(sample["state"] == "shared" for sample in samples):
+    if any(sample["state"] == "shared" and sample["pools"] for sample in samples):
         yield from _kept()
 
 

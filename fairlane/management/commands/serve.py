@@ -18,7 +18,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
-from fairlane import workers
+from fairlane import heap, workers
 from fairlane.children import Children
 from fairlane.connections import CountedHttp, bound
 
@@ -51,6 +51,7 @@ class Command(BaseCommand):
         parser.add_argument("--own-door", type=Path, help=SUPPRESS)
 
     def handle(self, *args: Any, **options: Any) -> None:
+        heap.share()
         host, port, count, role = (options[n] for n in ("host", "port", "workers", "role"))
         check_workers(count)
         check_port(port)

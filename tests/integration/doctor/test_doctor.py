@@ -260,6 +260,14 @@ def test_a_state_that_is_not_kept_or_not_shared_is_told(
     assert words in told
 
 
+def test_without_a_pool_there_are_no_counters_to_keep(
+    redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sample(state="shared", pools={})
+    found, _ = doctor(capsys)
+    assert of(found, "state", "warn") == []
+
+
 def test_the_server_is_told_by_its_own_name(
     redis: valkey.Valkey, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -369,7 +377,7 @@ def test_a_setting_that_nothing_reads_is_named_with_what_was_meant(
     assert line["do"].startswith("Is FAIRLANE_DRAIN_SECONDS meant?")
 
 
-@pytest.mark.skipif(connection.vendor != "postgresql", reason="partitions are PostgreSQL's")
+@pytest.mark.postgres
 def test_a_role_that_may_not_divide_the_records_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
