@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 from tests.acceptance.gateway.rig import Rig
@@ -11,7 +12,7 @@ HEAP_BYTES = 64 * 2**20  # glibc reserves as much for a thread's, and begins it 
 
 def heaps_of_threads(pid: int) -> list[str]:
     found, lines = [], Path(f"/proc/{pid}/maps").read_text().splitlines()
-    for used, reserved in zip(lines, lines[1:], strict=False):
+    for used, reserved in pairwise(lines):
         start, _ = (int(end, 16) for end in used.split()[0].split("-"))
         _, stop = (int(end, 16) for end in reserved.split()[0].split("-"))
         kinds = used.split()[1], reserved.split()[1]
