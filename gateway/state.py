@@ -16,9 +16,9 @@ from gateway.governor import Governor, LocalGovernor
 from metering.core.accounts import LocalAccounts
 from metering.corrections import CorrectionFeed
 from metering.journal import Journal
-from metering.ledger import load_accounts
 from metering.live_check import Cuts
 from metering.models import Correction
+from metering.restore import load_accounts
 from metering.store import BudgetOf
 from scheduling.core.model import DropReason, SchedulerConfig
 from scheduling.runtime import LocalScheduler

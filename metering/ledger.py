@@ -26,12 +26,10 @@ from metering.core.record import UsageRecord
 from metering.journal import Journal, claim, file_name, folders
 from metering.journal_reader import Ended, JournalReader, set_aside
 from metering.live_check import compare
-from metering.restore import budget_index, load_accounts
+from metering.restore import budget_index
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
 from tenants.errors import NotFound
 from tenants.selectors import past_snapshot
-
-__all__ = ["LedgerWriter", "PolicyBudgets", "Recovered", "load_accounts", "recover"]
 
 INTERVAL_S = 0.2
 LONGEST_PAUSE_S = 5.0
@@ -185,6 +183,7 @@ class LedgerWriter:
         self._interval_s = interval_s
         self._reader = JournalReader(journal.folder)
         self._progress = threading.Condition()
+        self._done = self._reader.committed  # and its cuts are compared
         self._wanted = threading.Event()
         self._stopping = False
         self._synced_at = time.monotonic()
@@ -210,12 +209,12 @@ class LedgerWriter:
         return sum(path.stat().st_size for path in earlier if path.exists()) + size - offset
 
     def flush(self, timeout: float) -> bool:
-        """Wait until all that has ended by now is in the database; False: not within `timeout`
-        seconds (it stays in the journal)."""
+        """Wait until all that has ended by now is in the database, and the cuts made by now are
+        compared; False: not within `timeout` seconds (it stays in the journal)."""
         target = self._journal.position()
         self._wanted.set()
         with self._progress:
-            return self._progress.wait_for(lambda: self._reader.committed >= target, timeout)
+            return self._progress.wait_for(lambda: self._done >= target, timeout)
 
     def stop(self, timeout: float) -> bool:
         """Write what there is, end the thread, let go of the journal. False: some of it stays in
@@ -251,6 +250,7 @@ class LedgerWriter:
             return False
         self._failing_since = None
         with self._progress:
+            self._done = self._reader.committed
             self._progress.notify_all()
         return True
 

@@ -22,7 +22,7 @@ RATES_S = 61.0
 LONGEST_S = 600.0  # how far back burst budgets are looked up
 NOT_TAKEN = ("throttled", "rejected")
 LONGEST_OPEN = timedelta(days=1)  # that a request waits and runs
-LONGEST_KNOWN = timedelta(days=32)  # a budget's window is a month at most
+LONGEST_KNOWN = timedelta(days=32)  # how old a record may be that a gateway still asks after
 IDS_AT_ONCE = 500  # in one query
 
 

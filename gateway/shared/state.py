@@ -383,7 +383,7 @@ class SharedState:
 
     def cut(self, waiting: Collection[str], at: datetime) -> None:
         """The counters are nobody's own: the ledger is compared with them all the time
-        (`_raise_to_ledger`), and here only what is open."""
+        (`Books.follow`), and here only what is open."""
         assert self._journal is not None
         apart = self._apart.running if self._apart is not None else {}
         asked = len([i for i in (*self.accounts.open_ids, *apart) if i not in waiting])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from datetime import timedelta
 
 import pytest
@@ -12,9 +13,10 @@ from metering.core.accounts import LocalAccounts
 from metering.core.hold import Admitted, Hold
 from metering.corrections import CannotCorrect, CorrectionFeed, correct
 from metering.journal import Journal
-from metering.ledger import LedgerWriter, PolicyBudgets, load_accounts
-from metering.live_check import OPEN, Cuts
+from metering.ledger import LedgerWriter, PolicyBudgets
+from metering.live_check import OPEN, Cuts, compare
 from metering.models import BudgetWindow, Correction, GatewayCheck
+from metering.restore import load_accounts
 from metering.services import write_sample
 from tenants.core.snapshot import Limits
 from tenants.models import AuditEntry
@@ -183,6 +185,23 @@ def test_a_reservation_that_nobody_gives_back_is_told(gateway):
     [found] = gateway.check()
     assert (found.account, found.counted, found.ledger) == (OPEN, 2, 1)
     assert not verify.repair(ROOT, found, "nothing to add")
+
+
+def test_all_is_in_the_database_only_once_its_cut_is_compared_too(gateway, monkeypatch):
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slowly(cut, asked):
+        begun.set()
+        assert go_on.wait(20)
+        return compare(cut, asked)
+
+    monkeypatch.setattr("metering.ledger.compare", slowly)
+    gateway.cut()
+    assert begun.wait(20)
+    assert not gateway.writer.flush(0)
+    go_on.set()
+    assert gateway.writer.flush(20)
+    assert GatewayCheck.objects.get().at == AT
 
 
 def test_many_accounts_are_compared_in_turn(gateway, monkeypatch):

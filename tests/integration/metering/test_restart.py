@@ -10,9 +10,9 @@ import pytest
 
 from metering import store
 from metering.core.accounts import LocalAccounts
-from metering.ledger import PolicyBudgets, load_accounts
+from metering.ledger import PolicyBudgets
 from metering.models import BudgetWindow
-from metering.restore import budget_index
+from metering.restore import budget_index, load_accounts
 from tenants.core.snapshot import (
     ApplicationPolicy,
     KeyPolicy,

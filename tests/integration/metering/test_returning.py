@@ -7,8 +7,9 @@ import pytest
 from metering.core.accounts import LocalAccounts
 from metering.corrections import CorrectionFeed, correct
 from metering.journal import Journal
-from metering.ledger import PolicyBudgets, load_accounts, recover
+from metering.ledger import PolicyBudgets, recover
 from metering.models import BudgetWindow
+from metering.restore import load_accounts
 from tenants import services
 from tenants.selectors import current_revision, load_snapshot
 from tests import builders
