@@ -9,7 +9,7 @@ from ipaddress import ip_address, ip_network
 from typing import Any
 
 REQUEST_ID = b"x-request-id"
-_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
+ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")  # that somebody else made
 
 
 def known(networks: Iterable[str]) -> Callable[[Any], bool]:
@@ -48,4 +48,4 @@ class Proxies:
             return ""
         given = {value for name, value in scope["headers"] if name == REQUEST_ID}
         value = given.pop() if len(given) == 1 else b""
-        return value.decode() if _ID.fullmatch(value) else ""
+        return value.decode() if ID.fullmatch(value) else ""

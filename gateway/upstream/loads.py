@@ -67,7 +67,7 @@ class LoadWatch:
             if watched is None or watched.names != names:
                 if watched is not None:
                     watched.stop()
-                watched = self._watched[key] = _Watched(key, names)
+                watched = self._watched[key] = _Watched(key, names, pool)
             watched.configure(pool)
             if watched.task is None and names:
                 watched.task = asyncio.create_task(self._watch(watched), name=f"load {key[1]}")
@@ -134,7 +134,7 @@ class LoadWatch:
 class _Watched:
     key: Key
     names: Metrics
-    pool: PoolPolicy = None  # type: ignore[assignment]  # `configure` comes first
+    pool: PoolPolicy
     learner: Learner | None = None
     now: Load | None = None
     hit_rate: float | None = None

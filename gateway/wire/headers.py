@@ -18,6 +18,7 @@ from collections.abc import Iterable
 import msgspec
 
 from gateway.errors import ApiError, Outcome, invalid
+from gateway.peers import ID
 from metering.core.hold import RateState
 
 Header = tuple[bytes, bytes]
@@ -55,7 +56,8 @@ _REQUESTS, _TOKENS = (
 _USUAL = (b"keep-alive", b"close")  # a Connection that names no header
 MAX_KEY_BYTES = 512
 _LANE = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-_ID = re.compile(rb"[A-Za-z0-9._:/@+=-]{1,128}")
+_LANE_TAKES = "a name of up to 64 letters, digits and . _ - signs"
+_ID_TAKES = "up to 128 letters, digits and . _ - : / @ + = signs"
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -89,8 +91,8 @@ def read(raw: Iterable[Header]) -> Asked:
             hop |= _names(value)
     return Asked(
         _one_key(keys),
-        _plain(found, b"x-fairlane-lane", _LANE) if found else "",
-        _plain(found, b"x-fairlane-interaction", _ID) if found else "",
+        _plain(found, b"x-fairlane-lane", _LANE, _LANE_TAKES) if found else "",
+        _plain(found, b"x-fairlane-interaction", ID, _ID_TAKES) if found else "",
         [header for header in passed if header[0] not in hop] if hop else passed,
     )
 
@@ -189,9 +191,9 @@ def _one_key(keys: set[bytes]) -> bytes:
     return key
 
 
-def _plain(found: dict[bytes, bytes], name: bytes, form: re.Pattern[bytes]) -> str:
+def _plain(found: dict[bytes, bytes], name: bytes, form: re.Pattern[bytes], takes: str) -> str:
     value = found.get(name, b"").strip()
     if value and not form.fullmatch(value):
         where = name.decode()
-        raise invalid(f"{where} takes a short name of letters, digits and . _ - signs", where)
+        raise invalid(f"{where} takes {takes}", where)
     return value.decode()

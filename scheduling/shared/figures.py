@@ -16,6 +16,7 @@ class Figures:
     def __init__(self) -> None:
         self._pools: dict[str, dict[str, Any]] = {}
         self._tenants: dict[str, dict[str, list[int]]] = {}
+        self._together = True
 
     def note(self, pool: str, figures: dict[str, Any], tenants: dict[str, list[int]] | Any) -> None:
         self._pools[pool] = figures
@@ -29,8 +30,6 @@ class Figures:
         self._pools = {name: f for name, f in self._pools.items() if name in pools}
         self._tenants = {name: t for name, t in self._tenants.items() if name in pools}
         self._together = together
-
-    _together = True
 
     def held(self, pool: str, endpoint: str) -> Held | None:
         found = self._pools.get(pool)

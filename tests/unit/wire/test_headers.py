@@ -123,6 +123,14 @@ def test_odd_lanes_and_interactions_are_refused_by_name(name: bytes, value: byte
     error = refusal(KEY, (name, value))
     assert error.outcome is Outcome.INVALID_REQUEST
     assert error.param == name.decode()
+    assert str(error).startswith(f"{name.decode()} takes ")
+
+
+def test_the_refusal_of_an_interaction_names_each_sign_that_it_may_have() -> None:
+    name = b"x-fairlane-interaction"
+    told = str(refusal(KEY, (name, b"a b"))).partition("digits and ")[2].removesuffix(" signs")
+    value = "a" + told.replace(" ", "")
+    assert read([KEY, (name, value.encode())]).interaction == value
 
 
 def test_a_lane_given_twice_must_agree() -> None:
