@@ -26,7 +26,7 @@ test-engines: $(VENV)/.test  ## against real vLLM and llama.cpp on the CPU; ENGI
 	@$(PY) -m tests.engines.install $(ENGINES)
 	@FAIRLANE_REAL_ENGINES=1 $(PY) -m pytest -q tests/engines $(if $(ENGINES),-k "$(subst $(eval) , or ,$(strip $(ENGINES)))")
 
-test-clients: $(VENV)/.test  ## unchanged clients against `serve`, each installed apart; CLIENTS="llm node" for some; docs/gateway.md
+test-clients: $(VENV)/.test  ## unchanged clients against `serve`, each installed apart; CLIENTS="llm node" for some; docs/clients.md
 	@$(PY) -m tests.clients.install $(CLIENTS)
 	@FAIRLANE_REAL_CLIENTS="$(CLIENTS)" $(PY) -m pytest -q tests/clients
 

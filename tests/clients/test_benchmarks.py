@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.gateway.rig import Rig
 from tests.clients.install import program
-from tests.clients.rig import NO_HUB, Cast, cast
+from tests.clients.rig import ENDLESS_TOKENS, NO_HUB, Cast, cast
 from tests.engines.model import write
 
 CALLS = 6
@@ -33,13 +33,13 @@ def guidellm(product: Rig) -> Cast:
     return cast(product, "guidellm")
 
 
-def profile(aiperf: Cast, tokenizer: Path, folder: Path, tenant: str, *more: str) -> Any:
+def profile(aiperf: Cast, tokenizer: Path, folder: Path, *more: str, tenant: str = "open") -> Any:
     """Its report. It looks for no hub where the tokenizer is a folder, and finds that folder only
     while it does not believe to be offline."""
     aiperf.run(
         *(program("aiperf", "aiperf"), "profile", "-m", "chat", "--url", aiperf.url),
         *("--api-key", aiperf.keys[tenant], "--tokenizer", str(tokenizer)),
-        *("--request-count", str(CALLS), "--concurrency", "3", "--isl", "40", "--osl", "8"),
+        *("--request-count", str(CALLS), "--isl", "40"),
         *("--ui", "none", "--no-gpu-telemetry", "--artifact-dir", str(folder / "out"), *more),
         folder=folder,
     )
@@ -62,17 +62,21 @@ def profile(aiperf: Cast, tokenizer: Path, folder: Path, tenant: str, *more: str
 def test_aiperf_measures(
     aiperf: Cast, tokenizer: Path, tmp_path: Path, more: tuple[str, ...]
 ) -> None:
-    told = profile(aiperf, tokenizer, tmp_path, "open", "--endpoint-type", *more)
+    few = ("--concurrency", "3", "--osl", "8")
+    told = profile(aiperf, tokenizer, tmp_path, "--endpoint-type", *more, *few)
     assert told["request_count"]["avg"] == CALLS
     assert told["error_summary"] == []
     aiperf.settled()
 
 
 def test_what_aiperf_hangs_up_leaves_nothing(aiperf: Cast, tokenizer: Path, tmp_path: Path) -> None:
-    endless = ("--extra-inputs", "ignore_eos:true", "--osl", "30000")
-    with pytest.raises(AssertionError, match="cancelled"):
-        profile(aiperf, tokenizer, tmp_path, "open", "--streaming", *HANG_UPS, *endless)
+    """None of its calls comes to its end, and that is what it ends by saying."""
+    endless = ("--extra-inputs", "ignore_eos:true", "--osl", str(ENDLESS_TOKENS))
+    with pytest.raises(AssertionError, match="inference request"):
+        profile(aiperf, tokenizer, tmp_path, "--streaming", *HANG_UPS, *endless, tenant="one")
     aiperf.settled()
+    rows = aiperf.rig.rows(aiperf.tenants["one"])
+    assert "cancelled" in {row["finish_reason"] for row in rows}
 
 
 @pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/completions", "/v1/responses"])

@@ -202,6 +202,7 @@ def test_who_may_run_nothing_is_refused_at_once(rig: Rig, more: dict[str, int]) 
     alice = rig.tenant(limits={"max_running": 0, **more})
     refused = told(alice.chat(), 429, "rate_limit_exceeded", "max_running is 0", alice.tenant)
     assert int(refused.headers["retry-after"]) > 3600
+    assert refused.headers["x-should-retry"] == "false"  # nobody's client sleeps for a day
     assert rig.record(refused)["throttle_reason"] == "max_running"
     rig.change("tenants", alice.tenant, limits={"max_running": 1})
     assert alice.chat().status == 200
