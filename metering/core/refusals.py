@@ -24,7 +24,7 @@ def requests(hold: Hold, limit: int, used: int, wait_s: float, rates: RateState)
         limit="requests_per_minute",
         code="rate_limit_exceeded",
         message=(
-            f"Tenant '{hold.tenant}' may send {limit} requests a minute (requests_per_minute); "
+            f"Tenant '{hold.tenant}' may send {_requests(limit)} a minute (requests_per_minute); "
             f"{used} are used. Come back in {ceil(wait_s)} s."
         ),
         retry_after_s=wait_s,
@@ -84,7 +84,8 @@ def sustained(
         message=(
             f"The budget {policy.account} allows {_units(policy.cost)} units "
             f"{each(policy.period)}; {_units(counter.used)} are used, {_units(counter.reserved)} "
-            f"are held by {counter.holds} running requests, and this one needs {_units(cost)}. "
+            f"are held by {_requests(counter.holds, 'running ')}, "
+            f"and this one needs {_units(cost)}. "
             + ("Come back when one has ended." if held else f"{come}, in {ceil(left_s)} s.")
         ),
         retry_after_s=SOON_S if held else left_s,
@@ -101,12 +102,12 @@ def depth(hold: Hold, open_now: int, rates: RateState) -> Refused:
         wait_s, come = NEVER_S, "Ask your platform team to raise it."
     elif running is not None and open_now >= running + (queued or 0):
         may = (
-            f"run {running} requests at once (max_running) and queue {queued} more (max_queued); "
-            f"{open_now} are open"
+            f"run {_requests(running)} at once (max_running) and queue {queued} more (max_queued); "
+            f"open now: {open_now}"
         )
     else:
         limit = "max_queued"
-        may = f"queue {queued} requests (max_queued); {hold.queued} wait"
+        may = f"queue {_requests(queued)} (max_queued); waiting now: {hold.queued}"
     return Refused(
         limit=limit,
         code="rate_limit_exceeded",
@@ -149,6 +150,10 @@ def full_again_s(policy: BudgetPolicy, used: float) -> float:
 
 def _bounded(wait_s: float) -> float:
     return max(SOON_S, wait_s) if wait_s != float("inf") else NEVER_S
+
+
+def _requests(number: int | None, which: str = "") -> str:
+    return f"{number} {which}request{'' if number == 1 else 's'}"
 
 
 def _units(amount: float) -> str:

@@ -58,7 +58,7 @@ def budgets_board(watch: Watch) -> Board:
             "resets",
         ),
         [cells(row) for row in rows],
-        "of the window that runs now; CSV: every budget",
+        "of the window that runs now, with what running requests hold; CSV: every budget",
         "No budget has been used yet, or no budget is set.",
         wide=True,
     )
@@ -92,9 +92,7 @@ def rows_of(watch: Watch) -> list[Row]:
     rows = []
     for tenant in asked:
         standing = now.tenants.get(tenant.name) or live.Standing()
-        told = budgets.left(
-            owned[tenant.name], standing.budgets, windows, tenant.zone, watch.at
-        )
+        told = budgets.left(owned[tenant.name], standing.budgets, windows, tenant.zone, watch.at)
         rows += [row_of(tenant, each, pace, watch.at) for each in told]
     return rows
 
