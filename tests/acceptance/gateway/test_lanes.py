@@ -11,7 +11,7 @@ from typing import Any
 
 from tests.acceptance.gateway.caller import Call, Caller
 from tests.acceptance.gateway.rig import Rig
-from tests.acceptance.stack import until
+from tests.acceptance.stack import PATIENCE_S, until
 
 SERVICE = {"max_tokens": 8, "ignore_eos": True}
 
@@ -84,6 +84,22 @@ def test_a_tenant_alone_gets_everything(rig: Rig) -> None:
     rig.running(alice.tenant, 2)
     for call in calls:
         call.hang_up()
+
+
+def test_sixty_large_calls_run_at_once_and_hold_up_no_other(rig: Rig) -> None:
+    """R43: nothing that a call waits for stops the others."""
+    room = {"max_running": 64, "max_running_tokens": 10_000_000}
+    alice = rig.tenant(model=rig.pool(capacity=room))
+    bob = rig.tenant()
+    large = [{"role": "user", "content": "word " * 20_000}]
+    rig.engine.script("hang", times=60)
+    calls = [alice.start(messages=large, stream=n % 2 == 0) for n in range(60)]
+    until(lambda: rig.engine.load() == 60, "the engine has all of them", 4 * PATIENCE_S)
+    assert [bob.chat(max_tokens=1).status for _ in range(10)] == [200] * 10
+    assert rig.engine.load() == 60
+    for call in calls:
+        call.hang_up()
+    rig.idle()
 
 
 def test_weights_share_what_is_served(rig: Rig) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tests.acceptance.gateway.caller import Caller
 from tests.acceptance.shared.deployment import Deployment
 from tests.acceptance.stack import until
 
@@ -25,6 +26,20 @@ def test_a_budget_holds_over_both(pair: Deployment) -> None:
     assert len(costs) == served
     assert 200 - 2 * 30 < sum(costs) <= 200, costs
     assert f"{sum(costs):g} are used" in refused.message
+
+
+def test_a_key_that_is_revoked_at_one_is_refused_at_both_from_then_on(pair: Deployment) -> None:
+    """D08: warm at both, revoked through the first."""
+    first = pair.gateways[0]
+    key = first.key("light")
+    both = [Caller(each.port, "light", key, "", "chat") for each in pair.gateways]
+    for caller in both:
+        until(lambda c=caller: c.chat(max_tokens=1).status == 200, "the key is in force")
+    first.manage("keys", "revoke", key)
+    for caller in both:
+        until(lambda c=caller: c.chat(max_tokens=1).status == 401, "the key is refused")
+    again = [caller.chat(max_tokens=1) for _ in range(10) for caller in both]
+    assert {(answer.status, answer.code) for answer in again} == {(401, "invalid_api_key")}
 
 
 def test_max_running_holds_over_both(pair: Deployment) -> None:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from tenants import services
+from tenants import selectors, services
+from tenants.core.document import canonical
 from tenants.models import AuditEntry, PolicyRevision
 from tenants.streaming import Streamed
 from tests import builders
+from tests.integration.console.forms import changed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.store]
 
@@ -35,6 +39,33 @@ def changes(people: Any) -> None:
         {"endpoints": [{"url": "http://127.0.0.1:9101/v1", "drain": True}]},
         actor=ROBOT,
     )
+
+
+def test_a_tiers_limit_leaves_the_same_entry_whichever_way_it_is_changed(
+    admin: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D19: by page, by API, by an imported file."""
+    changed(admin, "/tiers/gold/edit/", "By page", limits__max_running="11")
+    admin.patch(
+        "/api/v1/tiers/gold/?reason=By API",
+        {"limits": {"max_running": 12}},
+        content_type="application/json",
+        headers={"If-Match": "*"},
+    )
+    document = canonical(selectors.current_document())
+    document["tiers"][0]["limits"]["max_running"] = 13
+    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(document)))
+    call_command("policy", "apply", "-", reason="By file", author="ada", stdout=io.StringIO())
+    entries = AuditEntry.objects.filter(kind="tier", name="gold", field="limits.max_running")
+    told = [(e.actor, e.source, e.new, e.reason) for e in entries.order_by("id")]
+    assert told == [
+        ("ada", "page", 11, "By page"),
+        ("ada", "api", 12, "By API"),
+        ("ada", "command", 13, "By file"),
+    ]
+    assert [e.old for e in entries.order_by("id")][1:] == [11, 12]
+    assert all(e.at for e in entries)
+    assert {e.address for e in entries} == {"127.0.0.1", ""}
 
 
 def found(client: Client, query: str) -> list[tuple[str, str]]:

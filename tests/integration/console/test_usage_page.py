@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
+from zoneinfo import ZoneInfo
 
 import pytest
 from django.core import signing
@@ -52,6 +53,28 @@ def text_of(client: Client, address: str) -> str:
     answer = client.get(address)
     assert answer.status_code == 200, address
     return " ".join(answer.content.decode().split())
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Tokyo", "America/New_York"])
+def test_a_picked_day_is_that_day_on_the_viewers_clock(
+    as_: Callable[[str], Client], zone: str
+) -> None:
+    """D20: half-open, and what the page totals is what the ledger has."""
+    first = datetime(AT.year, AT.month, AT.day, tzinfo=UTC) - timedelta(days=3)
+    moments = [first + timedelta(minutes=37 * n) for n in range(110)]  # over nearly three days
+    rows = [UsageRow(request_id=f"d{n}", at=at, tenant="acme") for n, at in enumerate(moments)]
+    UsageRow.objects.bulk_create(rows)
+    builders.count_minutes(moments)
+    day = (first + timedelta(days=1)).date()
+    local = [at.astimezone(ZoneInfo(zone)).date() for at in moments]
+    client = as_("tenant-viewer")
+    client.cookies["tz"] = zone
+    page = f"/usage/?since={day}&until={day + timedelta(days=1)}"
+    picked = client.get(page, follow=True).context
+    assert [(line.name, line.share.requests) for line in picked["days"]] == [
+        (str(day), local.count(day))
+    ]
+    assert picked["share"].requests == local.count(day) > 30
 
 
 # --- nothing of anybody else ----------------------------------------------------------------
