@@ -141,7 +141,9 @@ class Gateway:
             self.journal,
             settings.FAIRLANE_MAX_BODY_BYTES,
         )
-        self.telling = Telling(self.name, self.calls, self.state, self.engines, self.loads)
+        self.telling = Telling(
+            self.name, self.calls, self.state, self.engines, self.loads, self.prober.fault
+        )
 
     def _start_telemetry(self) -> Sender | None:
         """Loaded only where it is on: the SDK takes memory and half a second."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -19,13 +19,21 @@ MOST_SHOWN_BUDGETS = 100  # of one tenant; its own come first
 
 class Telling:
     def __init__(
-        self, gateway: str, calls: Calls, state: State, engines: Engines, loads: LoadWatch
+        self,
+        gateway: str,
+        calls: Calls,
+        state: State,
+        engines: Engines,
+        loads: LoadWatch,
+        fault: Callable[[str, str], str],
     ) -> None:
+        """`fault(pool, url)`: why an endpoint takes no requests; empty where it does."""
         self._gateway = gateway
         self._calls = calls
         self._state = state
         self._engines = engines
         self._loads = loads
+        self._fault = fault
         self._owned: tuple[PolicySnapshot | None, dict[str, tuple[BudgetPolicy, ...]]] = (None, {})
 
     def live(self, at: datetime) -> dict[str, Any]:
@@ -65,6 +73,7 @@ class Telling:
         several = len({lane.engine_priority for lane in self._calls.snapshot.lanes}) > 1
         ignored = policy is not None and self._engines.ignores_priority(policy, url)
         return {
+            "fault": self._fault(model, url),
             "simulated": facts.simulated,
             "version": facts.version,
             "fingerprint": facts.fingerprint,

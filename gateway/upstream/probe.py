@@ -94,6 +94,11 @@ class EndpointProber:
         watch = self._watches.get((pool, url))
         return watch is None or watch.is_healthy
 
+    def fault(self, pool: str, url: str) -> str:
+        """Why it takes no requests; empty where it does."""
+        watch = self._watches.get((pool, url))
+        return "" if watch is None or watch.is_healthy else watch.reason
+
     async def aclose(self) -> None:
         """Stop watching. The client stays open: it is its owner's."""
         tasks = [watch.stop() for watch in self._watches.values()]
@@ -111,6 +116,7 @@ class _Watch:
         on_change: OnChange,
     ) -> None:
         self.is_healthy = True
+        self.reason = ""  # of what was found last
         self.faults = 0  # requests that failed in a row
         self.ejections = 0  # in a row, no request answered in between
         self._ejected_until = -inf
@@ -157,11 +163,12 @@ class _Watch:
             return
         self._misses += 1
         if self._misses >= FAILURES:
+            self.reason = reason
             self._turn(False, reason)
 
     def _turn(self, healthy: bool, reason: str) -> None:
         if healthy != self.is_healthy:
-            self.is_healthy = healthy
+            self.is_healthy, self.reason = healthy, reason
             try:
                 self._on_change(*self._key, healthy, reason)
             except Exception:  # a listener's fault must not end the watch

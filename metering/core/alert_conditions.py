@@ -165,7 +165,9 @@ def endpoints_down(pairs: Iterable[Pair], wanted: Mapping[str, Iterable[str]]) -
             now, before = _endpoints(pair.now, pool), _endpoints(pair.earlier or {}, pool)
             for url in urls:
                 if _down(now.get(url)) and _down(before.get(url)):
-                    found[f"{url} of {pool}"] = f"endpoint {url} of {pool} does not answer"
+                    fault = now[url].get("fault")
+                    why = f" ({fault})" if fault else ""
+                    found[f"{url} of {pool}"] = f"endpoint {url} of {pool} does not answer{why}"
     return found
 
 

@@ -136,7 +136,7 @@ def _add_endpoint(endpoints: dict[str, Any], url: str, state: Mapping[str, Any])
     row["available"] = row["available"] and state.get("available", True)
     row["simulated"] = row["simulated"] or state.get("simulated") is True
     row["priority_ignored"] = row.get("priority_ignored") or state.get("priority_ignored") is True
-    for name in ("version", "fingerprint", "engine", "auto"):
+    for name in ("version", "fingerprint", "engine", "auto", "fault"):
         row[name] = state.get(name) or row.get(name)
     learnt = row.get("auto") is True
     for name in ("max_running", "max_load"):

@@ -121,6 +121,13 @@ def test_an_endpoint_is_down_when_it_stays_down_and_policy_wants_it():
     assert conditions.endpoints_down([Pair(down, down)], {"chat": []}) == {}
 
 
+def test_an_endpoint_that_is_down_is_told_with_what_was_found():
+    down = sample(up=False)
+    down["pools"]["chat"]["endpoints"][URL]["fault"] = "its check answered 503"
+    (told,) = conditions.endpoints_down([Pair(down, down)], {"chat": [URL]}).values()
+    assert told == f"endpoint {URL} of chat does not answer (its check answered 503)"
+
+
 def test_shared_state_that_is_lost_is_told_by_gateway():
     assert conditions.state_lost([Pair(sample(), None), Pair(sample(state="shared"), None)]) == {}
     assert list(conditions.state_lost([Pair(sample(state="lost"), None)])) == ["g1"]

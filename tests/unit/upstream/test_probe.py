@@ -90,10 +90,12 @@ async def test_a_dead_endpoint_leaves_and_comes_back_when_it_answers_again(
     engines.answers["http://alice:9101/health"] = answer
     prober.configure({"chat": [ALICE, BOB]})
     assert await engines.next_event() == ("chat", ALICE, False, reason)
+    assert prober.fault("chat", ALICE) == reason
     assert not prober.is_healthy("chat", ALICE)
     engines.answers.clear()
     assert await engines.next_event() == ("chat", ALICE, True, "its check succeeded")
     assert engines.events.empty()
+    assert prober.fault("chat", ALICE) == ""
 
 
 async def test_one_failed_check_is_not_enough(prober: EndpointProber, engines: Engines) -> None:
