@@ -49,14 +49,29 @@ def test_the_kustomization_names_every_manifest() -> None:
     assert set(kustomization["resources"]) == there
 
 
-def test_the_compose_file_fits_the_compose_specification() -> None:
+def compose() -> dict[str, Any]:
     text = (DEPLOY / "compose.yaml").read_text()
     given = re.sub(r"\$\{\w+(?::-([^}]*)|[^}]*)\}", lambda found: found[1] or "given", text)
-    merged = yaml.safe_load(given)
-    PyCompose.from_json(json.dumps(merged)).validate()
-    services = merged["services"]
+    merged: dict[str, Any] = yaml.safe_load(given)
+    return merged
+
+
+def test_the_compose_file_fits_the_compose_specification() -> None:
+    PyCompose.from_json(json.dumps(compose())).validate()
+
+
+def test_what_nginx_sends_to_keeps_its_address() -> None:
+    """It looks names up at its start only; by themselves two restarts swap two addresses."""
+    services = compose()["services"]
     upstreams = set(re.findall(r"server ([\w-]+):8000", (DEPLOY / "nginx.conf").read_text()))
-    assert upstreams <= set(services)
+    fixed = {
+        name: one["networks"]["default"]["ipv4_address"]
+        for name, one in services.items()
+        if "networks" in one
+    }
+    assert upstreams <= set(fixed)
+    assert len(set(fixed.values())) == len(fixed)
+    assert services["console"]["environment"]["TRUSTED_PROXIES"] == fixed["proxy"]
 
 
 def test_the_containerfile_is_clean_and_takes_all_that_the_product_is() -> None:
