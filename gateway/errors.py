@@ -137,6 +137,11 @@ class ApiError(Exception):
         return self.outcome.answer.status
 
 
+def come_back(wait_s: float | None) -> str:
+    """As `retry-after` says it."""
+    return f"Come back in {_whole(wait_s)} s."
+
+
 def invalid(message: str, param: str | None = None) -> ApiError:
     return ApiError(Outcome.INVALID_REQUEST, message, param)
 
@@ -194,13 +199,17 @@ def headers(error: ApiError) -> list[tuple[bytes, bytes]]:
     if error.outcome.answer.retry:
         wait = _bounded(error.retry_after_s)
         final = final or wait > LONGEST_SLEEP_S
-        found.append((b"retry-after", b"%d" % max(1, math.ceil(wait))))
+        found.append((b"retry-after", b"%d" % _whole(wait)))
         found.append((b"retry-after-ms", b"%d" % max(1, math.ceil(wait * 1000))))
     if final:
         found.append((b"x-should-retry", b"false"))
     if error.outcome is Outcome.INVALID_API_KEY:
         found.append((b"www-authenticate", b"Bearer"))
     return found
+
+
+def _whole(wait_s: float | None) -> int:
+    return max(1, math.ceil(_bounded(wait_s)))
 
 
 def _bounded(wait_s: float | None) -> float:

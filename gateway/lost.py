@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gateway.errors import ApiError, Outcome
+from gateway.errors import ApiError, Outcome, come_back
 from gateway.governor import Overloaded
 from gateway.run import Run
 from scheduling.seam import NotGranted
@@ -25,7 +25,7 @@ def state_error() -> ApiError:
     return ApiError(
         Outcome.STATE_UNAVAILABLE,
         "The gateway cannot reach the state that it shares with others, and lets no call in until "
-        "it can. Try again soon.",
+        f"it can. {come_back(STATE_LOST_S)}",
         retry_after_s=STATE_LOST_S,
     )
 
@@ -40,7 +40,7 @@ LOST: dict[str, tuple[Outcome, Callable[[Run], str]]] = {
         Outcome.QUEUE_TIMEOUT,
         lambda run: (
             f"No place came free in lane '{run.lane}' within {patience(run):g} s, its "
-            "max_queue_seconds. Try again later."
+            f"max_queue_seconds. {come_back(None)}"
         ),
     ),
     "pool_removed": (

@@ -77,7 +77,7 @@ class Relay:
                     limit = f"more than {MAX_ANSWER_BYTES} bytes"
                     raise ApiError(Outcome.ENGINE_ERROR, f"The engine's answer has {limit}.")
         except TransportError as error:
-            raise failure(error) from error
+            raise failure(error, self._run) from error
         body = b"".join(parts)
         run = self._run
         assert run.plan is not None
@@ -147,7 +147,7 @@ class Relay:
                     charge_at = meter.tokens + CHARGE_EVERY_TOKENS
                     self._charge(run, meter.tokens)
         except TransportError as error:
-            return None if meter.done else failure(error)
+            return None if meter.done else failure(error, run)
         except ApiError as error:
             return error
         return None

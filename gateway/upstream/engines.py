@@ -20,7 +20,7 @@ from typing import Any, Literal
 import httpx
 
 from gateway.dialects import DIALECTS, Dialect
-from gateway.errors import ApiError, Outcome
+from gateway.errors import ApiError, Outcome, come_back
 from gateway.run import Run
 from gateway.upstream.client import Answer, EngineClient
 from gateway.upstream.counting import count_tokens
@@ -35,6 +35,7 @@ from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
 Headers = list[tuple[bytes, bytes]]
 TransportError = httpx.TransportError
+EARLY_S = 0.05  # a timer may ring so much before its time
 RETRY_NO_ENDPOINT_S = 5.0  # about one round of health checks
 FULL = (429, 503)
 NOT_THERE = (404, 405, 501)
@@ -82,7 +83,8 @@ class Engines:
                 return
         raise ApiError(
             Outcome.NO_ENDPOINT,
-            f"No engine of the model '{pool.model}' is in service at the moment. Try again later.",
+            f"No engine of the model '{pool.model}' is in service at the moment. "
+            f"{come_back(RETRY_NO_ENDPOINT_S)}",
             retry_after_s=RETRY_NO_ENDPOINT_S,
         )
 
@@ -166,7 +168,7 @@ class Engines:
             )
         except TransportError as error:
             self._broke(run, error, cut_short=connect_s < pool.timeouts.connect)
-            raise failure(error) from error
+            raise failure(error, run) from error
         self._heard(pool.model, run.endpoint, heard(answer.status))
         if answer.status == 200:
             return answer
@@ -182,7 +184,7 @@ class Engines:
         try:
             return decode(await read_short(answer, left, MOST_BYTES))
         except TransportError as error:
-            raise failure(error) from error
+            raise failure(error, run) from error
 
     def _watch_order(self, run: Run) -> None:
         """A whole answer comes at its end, which says nothing of the order."""
@@ -219,7 +221,7 @@ class Engines:
         limits, now = run.plan.pool.timeouts, asyncio.get_running_loop().time()
         left = run.deadline - now
         if left <= 0:
-            raise ApiError(Outcome.ENGINE_TIMEOUT, "The engine took too long.")
+            raise too_slow(run)
         # A whole answer has no first token to see: its head comes when all is done.
         run.first_by = now + limits.first_token if call.stream else run.deadline
         return min(limits.connect, left), min(run.first_by - now, left)
@@ -261,10 +263,11 @@ def refusal(status: int, said: EngineError | None, retry_after: bytes = b"") -> 
     """What an engine's status means for the caller."""
     words = said.message if said else f"HTTP {status}"
     if status in FULL:
+        wait_s = _seconds(retry_after)
         return EngineFailed(
             Outcome.OVERLOADED,
-            "Every engine of this model is full at the moment. Try again later.",
-            retry_after_s=_seconds(retry_after),
+            f"Every engine of this model is full at the moment. {come_back(wait_s)}",
+            retry_after_s=wait_s,
             headers=[FROM_ENGINE],
         )
     if status in (400, 413, 422):
@@ -294,11 +297,24 @@ def stream_refusal(said: EngineError) -> ApiError:
     return refusal(code if 400 <= code <= 599 else 500, said)
 
 
-def failure(error: TransportError) -> ApiError:
+def failure(error: TransportError, run: Run) -> ApiError:
     """A connection that failed, before or in the middle of an answer."""
     if isinstance(error, httpx.ReadTimeout | httpx.WriteTimeout):
-        return ApiError(Outcome.ENGINE_TIMEOUT, f"The engine took too long: {error}.")
+        return too_slow(run)
     return EngineFailed(Outcome.ENGINE_ERROR, "The engine could not be reached or broke off.")
+
+
+def too_slow(run: Run) -> ApiError:
+    """Names the time limit that ended it: the first of them that is over."""
+    assert run.plan is not None
+    limits, now = run.plan.pool.timeouts, asyncio.get_running_loop().time() + EARLY_S
+    if now >= run.deadline:
+        said = f"its answer was not complete within {limits.total:g} s (timeouts.total)"
+    elif run.first_at is None and now >= run.first_by:
+        said = f"nothing came within {limits.first_token:g} s (timeouts.first_token)"
+    else:
+        said = f"it fell silent for {limits.idle:g} s (timeouts.idle)"
+    return ApiError(Outcome.ENGINE_TIMEOUT, f"The engine took too long: {said}.")
 
 
 def _seconds(text: bytes) -> float | None:

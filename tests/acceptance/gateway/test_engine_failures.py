@@ -162,6 +162,7 @@ def test_full_engines_say_when_to_come_back(rig: Rig, status: int) -> None:
     answer = alice.chat()
     assert (answer.status, answer.code) == (503, "overloaded")
     assert answer.headers["retry-after"] == "7"
+    assert answer.message.endswith("Come back in 7 s.")
     assert answer.headers["x-fairlane-source"] == "engine"
 
 
@@ -240,6 +241,7 @@ def test_each_time_limit_ends_a_call(
     answer = alice.chat(model=model, stream=stream)
     assert answer.status == (200 if started else 504)
     assert answer.code == "engine_timeout"
+    assert f"{seconds:g} s (timeouts.{limit})" in answer.message
     assert b"[DONE]" not in answer.body
     assert ended(rig, answer) == (504, "timeout")
     until(lambda: rig.engine.load() == 0, "the engine was told to stop")
