@@ -26,7 +26,7 @@ class Chart:
     header: Sequence[str] = ()
     rows: Sequence[Sequence[Cell]] = field(default_factory=list)
     note: str = ""
-    empty: str = "Choose a longer range, or clear the filters."
+    empty: str = "Choose a longer range; a minute that still runs is drawn once it is over."
     wide: bool = False
 
     @property

@@ -15,12 +15,12 @@ from typing import Any
 from metering.dashboards import figures
 from metering.dashboards.charts import Chart
 from metering.dashboards.fairness import asked_for, waiting_part
-from metering.dashboards.ranges import RUNNING
+from metering.dashboards.ranges import OVER, RUNNING
 from metering.dashboards.watching import Board, Watch
 from metering.live_history import Past, past
 
 NOTHING = "A gateway tells of its lanes while it runs; none did in this range."
-NEVER = f"No lane waited: a reserved share is promised only while it does. {RUNNING}"
+NEVER = f"{OVER} no lane waited: only then is a share promised. {RUNNING}"
 
 
 def lanes_board(watch: Watch) -> Board:

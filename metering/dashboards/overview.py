@@ -166,7 +166,7 @@ def entitled_chart(watch: Watch, fair: Mapping[str, Fairness]) -> Chart:
         header,
         list(zip(names, got, entitled, strict=True)),
         "filled: got; outlined: what weights imply, up to what each asked for",
-        "Nobody waited, so everybody got what they asked for. " + ranges.RUNNING,
+        f"{ranges.OVER} nobody waited: all got what they asked for. {ranges.RUNNING}",
     )
 
 
@@ -191,7 +191,7 @@ def debt_chart(watch: Watch) -> Chart:
         values,
         figures.debts(watch.grid.times, values, watch.ink, bound),
         "units; above zero is owed, dashed is the bound",
-        empty="Nobody waited, so nobody is owed anything. " + ranges.RUNNING,
+        empty=f"{ranges.OVER} nobody waited: nobody is owed anything. {ranges.RUNNING}",
     )
 
 

@@ -26,7 +26,8 @@ STEPS = (MINUTE, 5 * MINUTE, 15 * MINUTE, HOUR, 2 * HOUR, 6 * HOUR, DAY)
 MOST_STEPS = 120
 LONGEST = 400 * DAY
 EXAMPLE = "2026-11-29T14:00"
-RUNNING = "A minute that still runs is drawn once it is over."
+OVER = "In the minutes that are over"
+RUNNING = "The one that still runs is drawn once it is."
 
 
 @dataclass(frozen=True, slots=True)

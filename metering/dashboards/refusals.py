@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from metering.counting import Total
 from metering.dashboards import figures, reasons
 from metering.dashboards.charts import Chart
-from metering.dashboards.ranges import RUNNING
+from metering.dashboards.ranges import OVER, RUNNING
 from metering.dashboards.watching import Board, Watch
 
 MOST_REASONS = 10
-NONE_REFUSED = f"Nothing was refused. {RUNNING}"
+NONE_REFUSED = f"{OVER} nothing was refused. {RUNNING}"
 ENDS = {"throttled": "throttled", "rejected": "rejected", "errors": "errors"}
 
 

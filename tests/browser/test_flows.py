@@ -126,6 +126,24 @@ def test_many_tenants_are_changed_at_once_by_keyboard(
     ]  # type: ignore[attr-defined]
 
 
+def test_a_pool_of_many_endpoints_is_made_at_once_and_enter_still_means_preview(
+    page: Page, live_server: Any, login: Any, people: dict[str, Any]
+) -> None:
+    login(page, people["admin"])
+    page.goto(live_server.url + "/new/pool/")
+    page.get_by_label("Endpoints row 1: URL").fill("http://127.0.0.1:9401/v1")
+    page.get_by_role("button", name="More rows").click()
+    page.get_by_label("Endpoints row 6: URL").fill("http://127.0.0.1:9406/v1")
+    expect(page.get_by_label("Endpoints row 1: URL")).to_have_value("http://127.0.0.1:9401/v1")
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.screenshot(path=ARTEFACTS / "flow-more-rows.png", full_page=True)
+    page.get_by_label("Model").fill("llama-70b")
+    page.get_by_label("Model").press("Enter")
+    changes = page.get_by_role("region", name="Changes")
+    expect(changes).to_contain_text("127.0.0.1:9401")
+    expect(changes).to_contain_text("127.0.0.1:9406")
+
+
 def test_a_key_is_made_and_its_secret_shown_once(
     page: Page, live_server: Any, login: Any, people: dict[str, Any]
 ) -> None:

@@ -11,6 +11,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from metering import alerts
 from metering.dashboards import errors, ranges
 from metering.dashboards.boards import KINDS
 from metering.dashboards.budgets import Left, Owned
@@ -19,6 +20,7 @@ from metering.dashboards.lanes_board import promises
 from metering.dashboards.neighbours import neighbours
 from metering.dashboards.watching import Filters, Watch
 from metering.models import LiveMinute, UsageRow
+from tenants import services
 from tenants.core.document import Budget, Document
 from tests import builders
 
@@ -59,6 +61,38 @@ def test_a_board_without_anything_says_what_to_do(admin: Client) -> None:
         "neighbours": "Whose requests were slow?",
     }.items():
         assert words in admin.get(address(name)).content.decode()
+
+
+def test_the_overview_leads_from_an_alert_to_its_tenant_and_says_who_is_suspended(
+    admin: Client,
+) -> None:
+    services.edit_object("tenant", "acme", {"enabled": False}, actor=builders.ROOT)
+    builders.seed_samples(minutes=1)
+    now = timezone.now()
+    alerts.note("throttle_rate", "globex", "globex: 9 of 20 requests were throttled", now)
+    alerts.note("endpoint_down", "http://10.0.0.1/v1 of demo-chat", "it does not answer", now)
+    text = " ".join(admin.get("/").content.decode().split())
+    assert '<a class="nowrap" href="/tenants/globex/">Tenant globex</a>' in text
+    assert '<a class="nowrap" href="/pools/#pool-demo-chat">Pools</a>' in text
+    assert 'href="/tenants/acme/">acme</a> <span class="tag bad">suspended</span>' in text
+    assert 'href="/tenants/globex/">globex</a> <span' not in text
+
+
+@pytest.mark.parametrize(
+    ("board", "chart"),
+    [
+        ("overview", "entitled"),
+        ("overview", "debt"),
+        ("throttles", "reasons"),
+        ("lanes", "reserved"),
+    ],
+)
+def test_a_chart_of_the_past_says_nothing_of_the_minute_that_runs(
+    admin: Client, board: str, chart: str
+) -> None:
+    charts = {each.name: each for each in admin.get(address(board)).context["charts"]}
+    assert charts[chart].empty.startswith("In the minutes that are over no")
+    assert charts[chart].empty.endswith("The one that still runs is drawn once it is.")
 
 
 def test_the_whole_state_is_in_the_address_and_kept_from_board_to_board(admin: Client) -> None:
