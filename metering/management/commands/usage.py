@@ -20,19 +20,19 @@ from metering.ledger_check import STORED
 from metering.rollup import roll_up_range
 from metering.verify import Finding
 from tenants.management.shell import actor, change_arguments, list_actions
+from tenants.moments import read_moment
 
 PAUSE_S = 0.25
 
 
 def moment(text: str) -> datetime:
     """ISO 8601; without an offset it is UTC, and a date alone is its first moment."""
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError as error:
+    at = read_moment(text)
+    if at is None:
         raise argparse.ArgumentTypeError(
             f"{text!r} is no time; it takes ISO 8601, such as 2026-11-29T18:00:00Z"
-        ) from error
-    return at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+        )
+    return at
 
 
 ACTIONS = {

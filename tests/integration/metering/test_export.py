@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from datetime import timedelta
 
 import pytest
@@ -73,9 +74,10 @@ def test_it_is_narrowed_by_tenant_and_half_open_time():
     assert ids("--since", "2026-11-29", "--until", "2026-11-29T13:01+01:00") == ["early"]
 
 
-def test_a_time_that_is_none_is_refused_by_name():
-    with pytest.raises(CommandError, match="yesterday"):
-        exported("--since", "yesterday")
+@pytest.mark.parametrize("text", ["yesterday", "2026-13-01", "0001-01-01T00:00+05:00"])
+def test_a_time_that_is_none_is_refused_by_name(text):
+    with pytest.raises(CommandError, match=re.escape(f"{text!r} is no time")):
+        exported("--since", text)
 
 
 def test_a_file_is_replaced_when_it_is_whole(tmp_path, monkeypatch):
