@@ -90,6 +90,10 @@ class BoundedHttp(HttpToolsProtocol):
         self._heard()
         self._in_body = False
         super().on_message_complete()
+        if not self.pipeline:
+            # uvicorn stops reading at 64 KiB of a body, and reads on when somebody asks for more.
+            # The gateway, which has all of it, does not: a hang-up would never be seen.
+            self.flow.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         super().send_400_response(self._fault or msg)

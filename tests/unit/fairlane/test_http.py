@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -48,9 +48,9 @@ async def in_two_messages(scope: Any, receive: Any, send: Any) -> None:
 
 
 @asynccontextmanager
-async def served(app: Any = app) -> AsyncIterator[int]:
+async def served(app: Any = app, http: Any = BoundedHttp) -> AsyncIterator[int]:
     config = uvicorn.Config(
-        app, port=0, http=BoundedHttp, lifespan="off", log_config=None, date_header=False
+        app, port=0, http=http, lifespan="off", log_config=None, date_header=False
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server._serve())
@@ -148,6 +148,36 @@ async def test_a_body_may_take_longer_and_so_may_an_answer(
     answer = await told(slow + b"a", b"bc", b"d\r\n", pause_s=0.2)
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.endswith(b"\r\n\r\n4")
+
+
+async def test_a_hang_up_is_seen_after_a_large_body_that_came_at_once() -> None:
+    """uvicorn had stopped reading: the call ran on, and held its place, for nobody."""
+    has_body, ended = asyncio.Event(), asyncio.Event()
+    made: list[BoundedHttp] = []
+
+    class Known(BoundedHttp):
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            made.append(self)
+
+    async def works(scope: Any, receive: Any, send: Any) -> None:
+        exchange = Exchange(scope, receive, send)
+        await exchange.body(1_000_000)
+        exchange.watch()
+        has_body.set()
+        with suppress(asyncio.CancelledError):
+            await asyncio.Event().wait()
+        ended.set()
+
+    async with served(works, Known) as port, asyncio.timeout(PATIENCE_S):
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(START + b"Content-Length: 100000\r\n\r\n")
+        while not (made and made[0]._in_body):
+            await asyncio.sleep(0.01)
+        made[0].data_received(b"x" * 100_000)  # in one read, as a fast network has it
+        await has_body.wait()
+        writer.close()
+        await ended.wait()
 
 
 @pytest.mark.parametrize(
