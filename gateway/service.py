@@ -111,6 +111,7 @@ class Gateway:
         ]
         gc.collect()
         gc.freeze()  # what the start made stays; looking through it costs 0.1 s, again and again
+        gc.collect()  # how often all is looked through goes by how much there was the last time
         self.ready = True
         log.info("gateway ready", gateway=self.name, revision=snapshot.revision)
 
@@ -232,6 +233,7 @@ class Gateway:
                 metrics.endpoint_up.labels(pool.model, endpoint.url).set(up)
             if self._learnt.get(pool.model) != pool.endpoints:
                 self._learn(pool)
+        self._learnt = {p.model: p.endpoints for p in snapshot.pools.values()}
         if self.calls.counter.configure(snapshot):
             self._start(self.calls.counter.load(snapshot), "tokenizer files")
         metrics.policy_revision.set(snapshot.revision)
@@ -246,7 +248,6 @@ class Gateway:
                 self.state.drop(request_id, reason)
 
     def _learn(self, pool: PoolPolicy) -> None:
-        self._learnt[pool.model] = pool.endpoints
         self._start(self.engines.learn(pool), f"learn {pool.model}")
 
     def _start(self, work: Coroutine[Any, Any, None], name: str) -> None:
