@@ -4,8 +4,13 @@
 import os
 import sys
 
-from django.core.exceptions import ImproperlyConfigured
-from django.core.management import execute_from_command_line
+try:
+    from django.core.exceptions import ImproperlyConfigured
+    from django.core.management import execute_from_command_line
+except ModuleNotFoundError:
+    sys.exit(
+        "fairlane: Django is missing. `make install` makes .venv; then: .venv/bin/python manage.py"
+    )
 
 
 def main() -> None:

@@ -47,7 +47,7 @@ class ActionCommand(BaseCommand):
         except (Conflict, NotFound, NotAllowed, UnicodeDecodeError) as error:
             self.refuse(str(error), options)
         except DatabaseError as error:
-            said = "the database that DATABASE_URL names is not ready (manage.py migrate)"
+            said = "the database that DATABASE_URL names is away or lacks tables (manage.py doctor)"
             self.refuse(f"{said}: {error}", options)
 
     def refuse_issues(self, refused: PolicyRefused, options: dict[str, Any]) -> NoReturn:

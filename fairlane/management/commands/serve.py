@@ -61,14 +61,16 @@ class Command(BaseCommand):
             serve(host, port, workers.doors(options["door"], options["own_door"]))
             end_in(AFTER_END_S)
             return
+        door = open_door(host, port)  # whoever has it already is told of before anything starts
         children = Children(settings.FAIRLANE_DRAIN_SECONDS + AFTER_DRAIN_S)
         if role in ("all", "console"):
             children.start("worker", worker_command())
         try:
             if count == 1:
+                door.close()  # nobody waits at it while the gateway is not ready
                 serve(host, port)
             else:
-                workers.supervise(count, open_door(host, port), role, children)
+                workers.supervise(count, door, role, children)
         finally:
             children.stop()
         end_in(AFTER_END_S)

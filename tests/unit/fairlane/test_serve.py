@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ import uvicorn
 from django.core.management import CommandError, call_command
 
 from fairlane.environment import ROOT
+from fairlane.management.commands import serve
 from fairlane.management.commands.serve import DrainingServer, worker_command
 
 
@@ -34,6 +36,25 @@ def test_a_port_past_the_last_one_is_refused(settings: Any) -> None:
     """The system would listen on the number that its lowest 16 bits make."""
     with pytest.raises(CommandError, match=r"--port is 99999; it takes 0 .* to 65535"):
         call_command("serve", port=99999)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_address_that_another_has_is_refused(
+    settings: Any, workers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    monkeypatch.setattr(serve, "check_migrations", lambda: None)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        said = rf"could not start on 127.0.0.1:{port}: Address already in use"
+        with pytest.raises(CommandError, match=said):
+            call_command("serve", port=port, workers=workers)
+
+
+def test_a_host_that_nobody_knows_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "check_migrations", lambda: None)
+    with pytest.raises(CommandError, match=r"could not start on nowhere.invalid:8000: "):
+        call_command("serve", host="nowhere.invalid")
 
 
 async def test_a_start_that_waits_for_a_server_that_is_away_ends_when_told_to() -> None:
