@@ -86,6 +86,8 @@ class UsageRow(models.Model):
     accounts = models.JSONField(default=list, blank=True)
 
     class Meta:
+        verbose_name = "usage record"
+        verbose_name_plural = "usage records"
         indexes = [
             models.Index(fields=["tenant", "at"], name="usage_tenant_at"),
             models.Index(fields=["at"], name="usage_at"),
@@ -188,6 +190,10 @@ class GatewayCheck(models.Model):
     whole_since = models.DateTimeField(null=True)  # since then every counter has been compared
     differences = models.JSONField(default=list)
 
+    class Meta:
+        verbose_name = "comparison with the ledger"
+        verbose_name_plural = "comparisons with the ledger"
+
     def __str__(self) -> str:
         return f"{self.gateway} {self.at:%H:%M:%S}"
 
@@ -198,6 +204,10 @@ class Learnt(models.Model):
     name = models.CharField(unique=True)
     at = models.DateTimeField()
     value = models.JSONField()
+
+    class Meta:
+        verbose_name = "learnt estimate"
+        verbose_name_plural = "learnt estimates"
 
     def __str__(self) -> str:
         return self.name

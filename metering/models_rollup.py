@@ -66,38 +66,44 @@ class TenantSlot(Used):
 
 class UsageMinute(UsageSlot):
     class Meta(UsageSlot.Meta):
-        pass
+        verbose_name = "usage of a minute"
+        verbose_name_plural = "usage by minute"
 
 
 class UsageQuarter(UsageSlot):
     """A quarter of an hour: of these every zone's days can be built (Kathmandu is at +05:45)."""
 
     class Meta(UsageSlot.Meta):
-        pass
+        verbose_name = "usage of a quarter of an hour"
+        verbose_name_plural = "usage by quarter of an hour"
 
 
 class UsageHour(UsageSlot):
     class Meta(UsageSlot.Meta):
-        pass
+        verbose_name = "usage of an hour"
+        verbose_name_plural = "usage by hour"
 
 
 class UsageDay(UsageSlot):
     """A day of UTC."""
 
     class Meta(UsageSlot.Meta):
-        pass
+        verbose_name = "usage of a day"
+        verbose_name_plural = "usage by day"
 
 
 class TenantHour(TenantSlot):
     class Meta(TenantSlot.Meta):
-        pass
+        verbose_name = "tenant's usage of an hour"
+        verbose_name_plural = "tenants' usage by hour"
 
 
 class TenantDay(TenantSlot):
     """A day of UTC."""
 
     class Meta(TenantSlot.Meta):
-        pass
+        verbose_name = "tenant's usage of a day"
+        verbose_name_plural = "tenants' usage by day"
 
 
 class TouchedMinute(models.Model):
@@ -109,6 +115,10 @@ class TouchedMinute(models.Model):
 
     minute = models.DateTimeField(db_index=True)
 
+    class Meta:
+        verbose_name = "minute to roll up"
+        verbose_name_plural = "minutes to roll up"
+
     def __str__(self) -> str:
         return f"{self.minute:%Y-%m-%d %H:%M}"
 
@@ -117,6 +127,10 @@ class TouchedQuarter(models.Model):
     """A quarter with a minute that was counted since; its hour and its day are behind too."""
 
     quarter = models.DateTimeField(db_index=True)
+
+    class Meta:
+        verbose_name = "quarter of an hour to roll up"
+        verbose_name_plural = "quarters of an hour to roll up"
 
     def __str__(self) -> str:
         return f"{self.quarter:%Y-%m-%d %H:%M}"
@@ -158,21 +172,25 @@ class LiveSlot(models.Model):
 
 class LiveMinute(LiveSlot):
     class Meta(LiveSlot.Meta):
-        pass
+        verbose_name = "live state of a minute"
+        verbose_name_plural = "live state by minute"
 
 
 class LiveQuarter(LiveSlot):
     class Meta(LiveSlot.Meta):
-        pass
+        verbose_name = "live state of a quarter of an hour"
+        verbose_name_plural = "live state by quarter of an hour"
 
 
 class LiveHour(LiveSlot):
     class Meta(LiveSlot.Meta):
-        pass
+        verbose_name = "live state of an hour"
+        verbose_name_plural = "live state by hour"
 
 
 class LiveDay(LiveSlot):
     """A day of UTC."""
 
     class Meta(LiveSlot.Meta):
-        pass
+        verbose_name = "live state of a day"
+        verbose_name_plural = "live state by day"

@@ -47,5 +47,9 @@ class PoolCounters(models.Model):
     lanes = models.JSONField()
     open = models.JSONField()  # what each request that was open had been charged
 
+    class Meta:
+        verbose_name = "virtual counters of a pool"
+        verbose_name_plural = "virtual counters of pools"
+
     def __str__(self) -> str:
         return f"{self.pool} at {self.at:%Y-%m-%d %H:%M:%S}"

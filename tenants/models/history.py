@@ -147,6 +147,8 @@ class PolicyState(models.Model):
     version = models.PositiveBigIntegerField(default=0)
 
     class Meta:
+        verbose_name = "policy in force"
+        verbose_name_plural = "policy in force"
         constraints = [models.CheckConstraint(condition=Q(id=1), name="policy_state_is_one_row")]
 
     def __str__(self) -> str:

@@ -28,6 +28,8 @@ class ApiKey(models.Model):
     last_used_at = models.DateTimeField(null=True, blank=True)  # to the minute; by the roll-up
 
     class Meta:
+        verbose_name = "API key"
+        verbose_name_plural = "API keys"
         ordering = ["-created_at", "-id"]
         indexes = [
             models.Index(fields=["-created_at", "-id"], name="key_newest"),

@@ -25,6 +25,16 @@ def test_an_admin_looks_at_every_table_and_at_one_row_of_each(admin: Client) -> 
             assert admin.get(f"{page}{row.pk}/change/").status_code == 200, page
 
 
+def test_tables_are_called_what_people_call_them(admin: Client) -> None:
+    text = admin.get("/admin/").content.decode()
+    for name in ("API keys", "Learnt estimates", "Usage records", "Usage by minute"):
+        assert f">{name}</a>" in text
+    for model in site._registry:
+        plural = str(model._meta.verbose_name_plural)
+        assert not plural.endswith("ss"), plural
+        assert not plural.startswith("api "), plural
+
+
 def test_no_table_can_be_changed_there(admin: Client) -> None:
     for model in site._registry:
         page = f"/admin/{model._meta.app_label}/{model._meta.model_name}/"
