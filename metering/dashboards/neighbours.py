@@ -194,15 +194,17 @@ def sentence(case: Case, watch: Watch, total: Total | None) -> str:
     told = f"{told}; of the {_amount(case.units)} units served meanwhile"
     worst = case.worst
     if worst is not None:
-        got, entitled = f"{case.share(worst):.0%}", f"{case.entitled(worst):.0%}"
-        return f"{told} {worst} got {got} against an entitled {entitled}."
-    got, entitled = f"{case.share(who):.0%}", f"{case.entitled(who):.0%}"
+        return f"{told} {worst} got {_got(case, worst)}."
+    told = f"{told} it got {_got(case, who)}"
     if case.share(who) - case.entitled(who) >= NOTICEABLE:
-        return f"{told} it got {got} itself, beyond an entitled {entitled}: it asked for more."
-    return (
-        f"{told} it got {got} itself, of an entitled {entitled}, and nobody got far beyond a fair "
-        "share: there was more work than capacity."
-    )
+        return f"{told}: it asked for more."
+    return f"{told}, and nobody got far beyond what they give: there was more work than capacity."
+
+
+def _got(case: Case, name: str) -> str:
+    itself = " itself" if name == case.tenant else ""
+    due = f"lanes and weights give it {case.entitled(name):.0%}"
+    return f"{case.share(name):.0%}{itself}, where {due}"
 
 
 def _did_not_wait(who: str, span: Span, total: Total | None) -> str:

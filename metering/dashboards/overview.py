@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from metering import selectors
+from metering.alerts.rules import rules
 from metering.alerts.subjects import look_at
+from metering.core.alert_kinds import Rule
 from metering.dashboards import figures, live, ranges, state
 from metering.dashboards.charts import Chart
 from metering.dashboards.fairness import Fairness, fairness
@@ -22,6 +24,7 @@ from metering.selectors import Share
 from tenants.core.document import Document
 
 MOST_SLOW = 5
+MOST_ALERTS = 5
 MOST_ROWS = 100  # of the table; the list of tenants has them all
 
 
@@ -53,10 +56,12 @@ def overview(watch: Watch) -> Board:
     return Board([*token_charts(watch), entitled_chart(watch, fair), *wait_charts(watch)], context)
 
 
-def alerts(document: Document) -> list[tuple[Alert, tuple[str, str] | None]]:
-    """Each with where to look."""
-    known = {each.name for each in document.tenants}
-    return [(each, look_at(each, known)) for each in selectors.open_alerts(5)]
+def alerts(document: Document) -> list[tuple[Alert, Rule | None, tuple[str, str] | None]]:
+    """Each with its rule and where to look; critical ones first, the newest first among equals."""
+    known, rule = {each.name for each in document.tenants}, rules()
+    found = [(each, rule.get(each.kind)) for each in selectors.open_alerts()]
+    found.sort(key=lambda each: each[1] is None or each[1].level != "critical")
+    return [(each, of, look_at(each, known)) for each, of in found[:MOST_ALERTS]]
 
 
 def note_drains(now: live.Live, document: Document) -> None:

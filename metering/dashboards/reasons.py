@@ -6,7 +6,9 @@ request in the queue. What is not a refusal of ours has its `finish_reason` alon
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Protocol
 
 
@@ -64,7 +66,11 @@ REJECTED = {  # by status, where no limit decided
     413: Why("Its body was too large", "Send less at once."),
     503: Why("No endpoint of its model was in service, or the gateway was full or stopping", RETRY),
 }
-BUDGET = "A burst budget refills all the time; others start anew when their window ends."
+BUDGETS = {  # by its kind
+    "burst": "It refills all the time: wait for the answer's retry-after.",
+    "sustained": "It starts anew when its window ends.",
+}
+GONE = "It is not in force any more."
 ENDS = {
     "cancelled": Why("The caller went away"),
     "timeout": Why("Took longer than the pool's or lane's time limit", RETRY),
@@ -73,22 +79,24 @@ ENDS = {
 }
 
 
-def of_limit(reason: str) -> Why:
-    """Of one `throttle_reason`; budgets are named by their account: `tenant:acme/hourly`."""
+def of_limit(reason: str, kinds: Mapping[str, str] = MappingProxyType({})) -> Why:
+    """Of one `throttle_reason`; budgets are named by their account: `tenant:acme/hourly`. `kinds`:
+    of the budgets that are in force, by their account."""
     if known := LIMITS.get(reason):
         return known
     kind, colon, name = reason.partition(":")
     if colon and "/" in name:
         owner, _, budget = name.rpartition("/")
+        advice = BUDGETS.get(kinds.get(reason, ""), GONE)
         whose = {"application": f"application {owner.rpartition('/')[2]}", "key": f"key fl_{owner}"}
-        return Why(f"Budget {budget} of {whose.get(kind, 'the tenant')} was used up", BUDGET)
+        return Why(f"Budget {budget} of {whose.get(kind, 'the tenant')} was used up", advice)
     return Why(reason, RETRY)
 
 
-def why(record: Ended | Any) -> Why | None:
-    """None where there is nothing to explain: the request was served."""
+def why(record: Ended | Any, kinds: Mapping[str, str] = MappingProxyType({})) -> Why | None:
+    """None where there is nothing to explain: the request was served. `kinds`: as of `of_limit`."""
     if record.throttle_reason:
-        return of_limit(record.throttle_reason)
+        return of_limit(record.throttle_reason, kinds)
     if record.finish_reason == "rejected" and record.status in REJECTED:
         return REJECTED[record.status]
     return ENDS.get(record.finish_reason) if record.status >= 400 else None

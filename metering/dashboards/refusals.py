@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from metering.counting import Total
 from metering.dashboards import figures, reasons
+from metering.dashboards.budgets import owned_by, owned_by_keys
 from metering.dashboards.charts import Chart
 from metering.dashboards.ranges import OVER, RUNNING
 from metering.dashboards.watching import Board, Watch
+from tenants import selectors as policy
 
 MOST_REASONS = 10
 NONE_REFUSED = f"{OVER} nothing was refused. {RUNNING}"
@@ -28,7 +32,10 @@ class Reason:
 def refusals(watch: Watch) -> Board:
     return Board(
         [rate_chart(watch), tenant_chart(watch), reason_time_chart(watch), reason_chart(watch)],
-        {"reasons": told(watch), "requests": sum(t.requests for t in watch.by_tenant.values())},
+        {
+            "reasons": told(watch, kinds(watch)),
+            "requests": sum(t.requests for t in watch.by_tenant.values()),
+        },
     )
 
 
@@ -140,7 +147,15 @@ def by_limit(watch: Watch) -> list[tuple[str, dict[str, int]]]:
     return [(limit, dict(by.most_common())) for limit, by in most]
 
 
-def told(watch: Watch) -> list[Reason]:
+def kinds(watch: Watch) -> dict[str, str]:
+    """Of every budget in force, by its account."""
+    tiers = {tier.name: tier for tier in watch.document.tiers}
+    owned = [b for each in watch.document.tenants for b in owned_by(each, tiers[each.tier])]
+    owned += owned_by_keys(policy.key_budgets())
+    return {each.account: each.budget.kind for each in owned}
+
+
+def told(watch: Watch, kinds: Mapping[str, str] = MappingProxyType({})) -> list[Reason]:
     by_reason: dict[str, dict[str, int]] = defaultdict(dict)
     for tenant, total in watch.by_tenant.items():
         for reason, number in total.throttled.items():
@@ -151,7 +166,7 @@ def told(watch: Watch) -> list[Reason]:
             name,
             sum(by.values()),
             sum(by.values()) / requests,
-            reasons.of_limit(name),
+            reasons.of_limit(name, kinds),
             sorted(by.items(), key=lambda each: -each[1]),
         )
         for name, by in by_reason.items()

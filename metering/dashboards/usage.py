@@ -32,6 +32,7 @@ SKETCHES = ("queue_ms", "ttft_ms", "e2e_ms")
 ADDED_UP = ("requests", "throttled", "prompt_tokens", "cached_tokens", "completion_tokens", "cost")
 SHOWN_RECORDS = 20
 MOST_NAMED = 500  # keys whose names are looked up
+ENDS = ("served", "refused", "failed", "rejected", "cancelled")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,21 +142,35 @@ def csv_of(dimension: str, lines: Sequence[Line]) -> Chart:
 
 
 def charts_of(reading: Reading, of: Mapping[str, str], span: Span) -> list[Chart]:
-    found = reading.series(span.edges, (), of, ("throttled",), ("queue_ms", "ttft_ms"))
+    found = reading.series(span.edges, (), of, ("ends", "throttled"), ("queue_ms", "ttft_ms"))
     grid, totals = Grid.of(span), {n: total for (n, _), total in found.items()}
     kinds = (("prompt", "prompt_tokens"), ("completion", "completion_tokens"))
     tokens = grid.rows(
         ((n, kind, total.sums[field]) for n, total in totals.items() for kind, field in kinds), 0.0
     )
-    ends = [(n, "served", float(t.requests - t.throttled.total())) for n, t in totals.items()]
-    ends += [(n, "refused", float(t.throttled.total())) for n, t in totals.items()]
+    ends = ((n, end, float(k)) for n, each in totals.items() for end, k in ended(each).items())
     requests = grid.rows(ends, 0.0)
     return [
         one_chart(grid, "tokens", "Tokens a minute", tokens, ["prompt", "completion"]),
-        one_chart(grid, "requests", "Requests a minute", requests, ["served", "refused"]),
+        one_chart(grid, "requests", "Requests a minute", requests, list(ENDS)),
         waits(grid, totals),
         refusals(grid, totals),
     ]
+
+
+def ended(total: Total) -> dict[str, int]:
+    """How many requests ended in which way, of ENDS; each counts once. Refused: a limit decided, as
+    in "Throttled"; failed: the engine did; rejected: the request was wrong, or nothing could take
+    it; cancelled: the caller went away."""
+    ends, refused = total.tallies["ends"], total.throttled
+    late = refused["queue_timeout"]  # a refusal that ends as a timeout, all others as one of ours
+    found = {
+        "refused": refused.total(),
+        "failed": ends["error"] + ends["timeout"] - late,
+        "rejected": ends["throttled"] + ends["rejected"] - (refused.total() - late),
+        "cancelled": ends["cancelled"],
+    }
+    return {"served": total.requests - sum(found.values()), **found}
 
 
 def waits(grid: Grid, totals: Mapping[int, Total]) -> Chart:

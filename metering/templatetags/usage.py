@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from django import template
@@ -10,6 +11,7 @@ from django.utils.html import conditional_escape, format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from metering.core import prose as words
+from metering.dashboards.budgets import Left
 from metering.dashboards.reasons import Why
 from metering.dashboards.reasons import why as why_of
 from tenants.templatetags.console import moment
@@ -18,8 +20,9 @@ register = template.Library()
 
 
 @register.filter
-def why(record: Any) -> Why | None:
-    return why_of(record)
+def why(record: Any, budgets: Iterable[Left]) -> Why | None:
+    """`budgets`: those that its tenant has now."""
+    return why_of(record, {each.owned.account: each.kind for each in budgets})
 
 
 @register.filter

@@ -78,6 +78,25 @@ def test_the_overview_leads_from_an_alert_to_its_tenant_and_says_who_is_suspende
     assert 'href="/tenants/globex/">globex</a> <span' not in text
 
 
+def test_the_overview_tells_a_critical_alert_from_a_warning_and_tells_it_first(
+    admin: Client,
+) -> None:
+    now = timezone.now()
+    alerts.note("endpoint_down", "http://10.0.0.1/v1 of demo-chat", "it does not answer", now)
+    for place in range(6):
+        alerts.note("throttle_rate", f"t{place}", "9 of 20 requests were throttled", now)
+    text = " ".join(admin.get("/").content.decode().split())
+    critical = '<div class="notice error"><span class="tag bad">critical</span>'
+    warning = '<div class="notice warning"><span class="tag warn">warning</span>'
+    assert text.index(critical) < text.index(warning)
+    assert (text.count(critical), text.count(warning)) == (1, 4)
+    alert = next(each for each, *_ in admin.get("/").context["alerts"])
+    admin.post(f"/alerts/{alert.pk}/acknowledge/", {"note": ""})
+    assert (
+        '<div class="notice info"><span class="tag bad">critical' in admin.get("/").content.decode()
+    )
+
+
 @pytest.mark.parametrize(
     ("board", "chart"),
     [
@@ -288,7 +307,8 @@ def test_the_neighbour_that_held_the_capacity_is_named_with_its_units(db: None) 
     told = judged("acme")
     assert told["sentence"] == (
         "Between 14:02 and 14:10 acme waited 812 s in interactive-standard; "
-        "of the 1.2 M units served meanwhile hooli got 71% against an entitled 50%."
+        "of the 1.2 M units served meanwhile hooli got 71%, where lanes and weights give it "
+        "50%."
     )
     assert [(row["name"], row["units"]) for row in told["rows"]] == [
         ("hooli", 852_000.0),
@@ -310,7 +330,7 @@ def test_a_lane_below_is_entitled_to_its_reserved_share_only(db: None) -> None:
     rows = {row["name"]: row for row in judged("acme")["rows"]}
     assert rows["umbrella"]["entitled"] == pytest.approx(0.1)
     assert rows["acme"]["entitled"] == pytest.approx(0.9)
-    assert "umbrella got 80% against an entitled 10%" in judged("acme")["sentence"]
+    assert "umbrella got 80%, where lanes and weights give it 10%" in judged("acme")["sentence"]
 
 
 def test_nobody_is_entitled_to_more_than_it_asked_for(db: None) -> None:
@@ -320,15 +340,15 @@ def test_nobody_is_entitled_to_more_than_it_asked_for(db: None) -> None:
     minute(0, "hooli", queued_s=90.0, waiting_s=60.0, served=1_600.0)
     rows = {row["name"]: row["entitled"] for row in judged("acme")["rows"]}
     assert rows == pytest.approx({"globex": 0.05, "acme": 0.7125, "hooli": 0.2375})
-    assert "hooli got 80% against an entitled 24%" in judged("acme")["sentence"]
+    assert "hooli got 80%, where lanes and weights give it 24%" in judged("acme")["sentence"]
 
 
 def test_where_nobody_held_too_much_it_says_so(db: None) -> None:
     minute(0, "acme", queued_s=60.0, waiting_s=60.0, served=510.0)
     minute(0, "globex", queued_s=60.0, waiting_s=60.0, served=490.0)
     assert judged("acme")["sentence"].endswith(
-        "it got 51% itself, of an entitled 50%, and nobody got far beyond a fair share: "
-        "there was more work than capacity."
+        "it got 51% itself, where lanes and weights give it 50%, and nobody got far beyond what "
+        "they give: there was more work than capacity."
     )
 
 
@@ -336,7 +356,7 @@ def test_who_held_it_itself_is_told_so(db: None) -> None:
     minute(0, "acme", queued_s=60.0, waiting_s=60.0, served=900.0)
     minute(0, "globex", queued_s=60.0, waiting_s=60.0, served=100.0)
     assert judged("acme")["sentence"].endswith(
-        "it got 90% itself, beyond an entitled 50%: it asked for more."
+        "it got 90% itself, where lanes and weights give it 50%: it asked for more."
     )
 
 

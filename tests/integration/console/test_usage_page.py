@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
@@ -228,6 +229,50 @@ def test_what_would_be_refused_again_is_told_as_that(
 ) -> None:
     row = refused("tenant:acme/hourly", **fields)
     assert said in text_of(as_("tenant-viewer"), f"/usage/?request={row.request_id}")
+
+
+def test_each_request_is_drawn_as_what_became_of_it(as_: Callable[[str], Client]) -> None:
+    """One a line: a failed one is not drawn as served, and the refused ones are the throttled."""
+    ends = [
+        ("served", 200, "stop", ""),
+        ("served", 200, "length", ""),
+        ("refused", 429, "throttled", "max_running"),
+        ("refused", 503, "rejected", "predicted_wait"),
+        ("refused", 503, "timeout", "queue_timeout"),
+        ("failed", 502, "error", ""),
+        ("failed", 504, "timeout", ""),
+        ("failed", 502, "error", "gateway_restart"),
+        ("rejected", 404, "rejected", ""),
+        ("rejected", 503, "rejected", ""),
+        ("cancelled", 499, "cancelled", ""),
+    ]
+    for number, (_, status, finish, reason) in enumerate(ends):
+        refused(reason, request_id=f"e{number}", status=status, finish_reason=finish)
+    client = as_("tenant-viewer")
+    page = client.get(f"/usage/?{RANGE}")
+    chart = next(each for each in page.context["charts"] if each.name == "requests")
+    sums = dict.fromkeys(chart.header[1:], 0.0)
+    for _, *values in chart.rows:
+        for name, value in zip(sums, values, strict=True):
+            sums[name] += value or 0.0
+    assert sums == dict(Counter(end for end, *_ in ends))
+    assert sums["refused"] == page.context["share"].throttled
+    assert sum(sums.values()) == page.context["share"].requests
+    lines = text_of(client, f"/usage/?{RANGE}&csv=requests")
+    assert ",".join(sums) in lines
+
+
+def test_a_refusal_says_what_helps_with_the_kind_of_budget_that_refused(
+    admin: Client,
+) -> None:
+    for account in ("tenant:acme/hourly", "tenant:acme/gone"):
+        refused(account)
+    tenant, board = text_of(admin, "/tenants/acme/"), text_of(admin, "/watch/throttles/")
+    for text in (tenant, board):
+        assert "of the tenant was used up" in text
+        assert "It starts anew when its window ends." in text
+        assert "It is not in force any more." in text
+        assert "refills all the time" not in text
 
 
 def test_a_soft_limit_says_when_it_refuses(as_: Callable[[str], Client]) -> None:

@@ -36,6 +36,22 @@ def test_a_budget_is_named_with_whose_it_is(account: str, text: str) -> None:
     assert of_limit(account).text == text
 
 
+@pytest.mark.parametrize(
+    ("kind", "advice"),
+    [
+        ("burst", "It refills all the time: wait for the answer's retry-after."),
+        ("sustained", "It starts anew when its window ends."),
+        ("", "It is not in force any more."),
+    ],
+)
+def test_what_helps_is_said_of_the_kind_of_budget_that_it_is(kind: str, advice: str) -> None:
+    account = "tenant:acme/hourly"
+    kinds = {account: kind} if kind else {}
+    assert of_limit(account, kinds).advice == advice
+    ended = Ended(status=429, finish_reason="throttled", throttle_reason=account)
+    assert why(ended, kinds) == of_limit(account, kinds)
+
+
 def test_a_reason_that_is_not_known_is_told_as_it_is() -> None:
     assert of_limit("something_new").text == "something_new"
 
