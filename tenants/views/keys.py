@@ -198,7 +198,8 @@ def budgets(request: HttpRequest, public_id: str) -> HttpResponse:
             saved = set_budgets(request, public_id, rows.parts())
         except PolicyRefused as refusal:
             for issue in refusal.issues:
-                if not rows.accept(issue.loc[1:], issue.message):
+                row = issue.loc[1:]  # empty where it is of the key itself
+                if not row or not rows.accept(row, issue.message):
                     faults.append(issue.message)
         else:
             if saved:
