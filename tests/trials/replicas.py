@@ -31,7 +31,6 @@ from tests.trials.caller import Call, Caller, body
 from tests.trials.outcome import CAPPED, MAX_RUNNING, Row, Sent, Times, judged, table
 from tests.trials.product import TENANTS, policy
 from tests.trials.replicated import GATEWAYS, Ground, Replicas, ground, replicas
-from tests.trials.truths import off_the_ledger
 
 PAUSED_S = 15.0
 PAUSE_S = 0.05  # before a caller tries another door
@@ -192,7 +191,7 @@ def trial(
         known = {s.call.request_id for s in load.sent if s.call.request_id}
         running.settled(len(known))
         with suppress(AssertionError):  # what a new server lacks is made good within seconds
-            until(lambda: not off_the_ledger(running, running.rows()), "it is", SECONDS_S)
+            until(lambda: not running.off_the_ledger(running.rows()), "it is", SECONDS_S)
         whole = what.whole(running, load.sent, times.began, times.undone)
         return judged(running, load.sent, times, what.name, mode, whole)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.trials.caller import Call
-from tests.trials.product import Books
+from tests.trials.product import Books, monthly_costs
 
 
 @dataclass
@@ -59,24 +59,11 @@ def counters(truths: Truths, product: Books) -> None:
     times = Counter(row["request_id"] for row in rows)
     truths.must("requests recorded twice", sum(n > 1 for n in times.values()))
     costs, stored = monthly_costs(rows), product.windows()
-    truths.must("live counters off the ledger, units", off_the_ledger(product, rows))
+    truths.must("live counters off the ledger, units", product.off_the_ledger(rows))
     truths.must(
         "stored counters off the ledger, units", sum(abs(stored[a] - costs[a]) for a in costs)
     )
     truths.must("differences by `usage verify`", product.differences())
-
-
-def monthly_costs(rows: list[dict[str, Any]]) -> Counter[str]:
-    costs: Counter[str] = Counter()
-    for row in rows:
-        costs[f"tenant:{row['tenant']}/monthly"] += row["cost"]
-    return costs
-
-
-def off_the_ledger(product: Books, rows: list[dict[str, Any]]) -> float:
-    """By how much live counters differ, in units."""
-    live, costs = product.budgets(), monthly_costs(rows)
-    return float(sum(abs(live[a]["used"] - cost) for a, cost in costs.items() if a in live))
 
 
 def answers(truths: Truths, product: Books, calls: list[Call]) -> None:
