@@ -14,7 +14,10 @@ from typing import Any
 
 from scheduling.shared import records
 
-PARTS = ("state", "queue", "pool", "requests", "figures", "restoring", "whole", "calls")
+PARTS = (
+    *("state", "queue", "capacity", "lanes", "pool", "requests"),
+    *("figures", "restoring", "whole", "calls"),
+)
 SOURCE = "\n".join(
     [
         records.SOURCE,

@@ -1,215 +1,12 @@
--- One pool: which request goes next, and where. scheduling/core/{pool,lanes,capacity,meter}.py,
--- rule by rule; the rules and their reasons stand there.
+-- One pool: which request goes next, and where. scheduling/core/{pool,meter}.py, rule by rule; the
+-- rules and their reasons stand there.
 
 do
   local FULL, HUGE = S.FULL, 1 / 0   -- (no `math` while a library loads)
-  local PASSERS, PREFIX_BOUND, MOST_PREFIXES = 4, 0.25, 4096
-  local MEMORY_S, ENOUGH_S = 60, 1
-
-  -- --- endpoints --------------------------------------------------------------------------------
-
-  local function measure(ending)
-    local by_requests = ending.max_running ~= 0 and ending.running / ending.max_running or 1
-    local by_load = ending.max_load ~= 0 and ending.load / ending.max_load or 1
-    ending.fullness = math.max(by_requests, by_load)
-    if not ending.available or by_requests >= 1 then
-      ending.room = FULL
-    else
-      ending.room = ending.running > 0 and ending.max_load - ending.load or HUGE
-    end
-  end
-
-  -- Out of service when more than half of the live replicas say that it is down.
-  local function judge(pool, ending)
-    ending.healthy = 2 * #ending.down <= pool.live or #ending.down == 0
-    ending.available = ending.offered and ending.healthy
-    measure(ending)
-  end
-
-  local function total(pool)
-    pool.max_running, pool.max_load, pool.by_id = 0, 0, {}
-    for _, ending in ipairs(pool.ends) do
-      pool.by_id[ending.id] = ending
-      if ending.available then
-        pool.max_running = pool.max_running + ending.max_running
-        pool.max_load = pool.max_load + ending.max_load
-      end
-    end
-  end
-
-  -- What follows from the records: totals, order and ceilings of lanes.
-  function S.derive(pool)
-    for _, ending in ipairs(pool.ends) do judge(pool, ending) end
-    total(pool)
-    pool.by_rank, pool.by_name, pool.sharing = {}, {}, {}
-    for i, lane in ipairs(pool.lanes) do
-      pool.by_rank[i], pool.by_name[lane.name], lane.place = lane, lane, i
-    end
-    table.sort(pool.by_rank, function(a, b)
-      return a.rank < b.rank or a.rank == b.rank and a.place < b.place
-    end)
-    for _, lane in ipairs(pool.by_rank) do
-      if lane.share > 0 then table.insert(pool.sharing, lane) end
-      lane.ceilings = {}
-      for _, top in ipairs(pool.by_rank) do
-        if top.ceiling < 1 and top.rank <= lane.rank then table.insert(lane.ceilings, top) end
-      end
-    end
-  end
-
-  function S.lane(pool, name)
-    return pool.by_name[name]
-  end
-
-  -- The largest load that one of them takes now.
-  local function room(pool, barred)
-    local most = FULL
-    for _, ending in ipairs(pool.ends) do
-      if ending.room > most and ending ~= barred then most = ending.room end
-    end
-    return most
-  end
-
-  local function holds(ending, prefix)
-    return redis.call("HEXISTS", ending.prefixes, prefix) == 1
-  end
-
-  local function holder(pool, load, prefix, barred)
-    local found, least = nil, HUGE
-    for _, ending in ipairs(pool.ends) do
-      if load <= ending.room and ending ~= barred and ending.fullness < least
-          and holds(ending, prefix) then
-        found, least = ending, ending.fullness
-      end
-    end
-    if not found then return nil end
-    local sum, peers = 0, 0
-    for _, ending in ipairs(pool.ends) do
-      if ending.available then sum, peers = sum + ending.fullness, peers + 1 end
-    end
-    return least <= sum / peers + PREFIX_BOUND and found or nil
-  end
-
-  local function choose(pool, load, prefix, barred)
-    local best, least = nil, HUGE
-    for _, ending in ipairs(pool.ends) do
-      if load <= ending.room and ending.fullness < least and ending ~= barred then
-        best, least = ending, ending.fullness
-      end
-    end
-    if prefix and best and not holds(best, prefix) then
-      return holder(pool, load, prefix, barred) or best
-    end
-    return best
-  end
-
-  local function nearest_to_fit(pool, load)
-    local nearest, least
-    for _, ending in ipairs(pool.ends) do
-      local overload = ending.load + load - math.max(ending.max_load, load)
-      if ending.available and (not nearest or overload < least) then
-        nearest, least = ending, overload
-      end
-    end
-    return nearest
-  end
-
-  -- `recent`: what the endpoint took, least recently used first, as load|prefix; `prefixes`: the
-  -- entry of each prefix.
-  local function note_prefix(ending, prefix, load)
-    local before = redis.call("HGET", ending.prefixes, prefix)
-    local entry = string.format("%.17g|%s", load, prefix)
-    local before_load = 0
-    if before and before ~= entry then redis.call("ZREM", ending.recent, before) end
-    if before then before_load = tonumber(before:match("^[^|]*")) end
-    ending.total = ending.total + (load - before_load)
-    ending.clock = ending.clock + 1
-    redis.call("ZADD", ending.recent, ending.clock, entry)
-    if before ~= entry then redis.call("HSET", ending.prefixes, prefix, entry) end
-    local count = redis.call("ZCARD", ending.recent)
-    while (ending.total > ending.max_load or count > MOST_PREFIXES) and count > 1 do
-      count = count - 1
-      local oldest = redis.call("ZPOPMIN", ending.recent)[1]
-      local its_load, its_prefix = oldest:match("^([^|]*)|(.*)$")
-      redis.call("HDEL", ending.prefixes, its_prefix)
-      ending.total = ending.total - tonumber(its_load)
-    end
-    if count == 1 then ending.total = load end   -- whatever was lost of it
-  end
-
-  -- --- lanes ------------------------------------------------------------------------------------
-
-  local function occupy(lane, slots, load)
-    lane.slots = lane.slots + slots
-    lane.load = lane.slots > 0 and lane.load + load or 0
-    lane.dirty = true
-  end
-
-  local function slack(pool, head)
-    local lane = S.lane(pool, head.lane)
-    local covered = lane.share ~= 0 and lane.credit >= head.cost
-    return covered and (pool.largest + head.cost - lane.credit) / lane.share or HUGE
-  end
-
-  -- The next request of each lane that has one; see invariant 2 of lanes.py.
-  local function in_turn(pool)
-    local ready, slacks = {}, {}
-    for _, lane in ipairs(pool.by_rank) do
-      local head = lane.queued > 0 and S.first(lane)
-      if head then
-        local own, at = slack(pool, head), #ready + 1
-        while at > 1 and slacks[at - 1] > own do at = at - 1 end
-        table.insert(ready, at, head)
-        table.insert(slacks, at, own)
-      end
-    end
-    return ready
-  end
-
-  local function allowed_by_ceilings(pool, lane)
-    local least = HUGE
-    for _, top in ipairs(lane.ceilings) do
-      local slots, load = 0, 0
-      for _, below in ipairs(pool.by_rank) do
-        if below.rank >= top.rank then slots, load = slots + below.slots, load + below.load end
-      end
-      if slots > 0 then
-        if slots >= math.floor(top.ceiling * pool.max_running + 1e-9) then return FULL end
-        least = math.min(least, top.ceiling * pool.max_load - load)
-      end
-    end
-    return least
-  end
-
-  local function earn(pool, units)
-    local most = 2 * pool.largest
-    for _, lane in ipairs(pool.sharing) do
-      if lane.queued > 0 then
-        local credit = lane.credit + lane.share * units
-        lane.credit = credit > most and most or credit > 0 and credit or 0
-        lane.dirty = true
-      end
-    end
-  end
-
-  function S.lane_charged(request, units)
-    local lane = S.lane(request.pool, request.lane)
-    earn(request.pool, units)
-    lane.served = lane.served + units
-    local spent = math.min(lane.credit, units)
-    request.spent = request.spent + spent
-    lane.credit, lane.dirty = lane.credit - spent, true
-  end
-
-  function S.lane_refunded(request, units, part)
-    local lane = S.lane(request.pool, request.lane)
-    earn(request.pool, -units)
-    lane.served = lane.served - units
-    if lane.queued > 0 then
-      lane.credit = math.min(lane.credit + request.spent * part, 2 * request.pool.largest)
-    end
-    lane.dirty = true
-  end
+  local PASSERS, MEMORY_S, ENOUGH_S = 4, 60, 1
+  local measure, judge, total, room = S.measure, S.judge_endpoint, S.total, S.room
+  local holder, choose, nearest_to_fit = S.holder, S.choose, S.nearest_to_fit
+  local occupy, in_turn, allowed_by_ceilings = S.occupy_lane, S.in_turn, S.allowed_by_ceilings
 
   -- --- the pace ---------------------------------------------------------------------------------
 
@@ -303,7 +100,7 @@ do
     ending.running, ending.load = ending.running + 1, ending.load + request.load
     ending.dirty = true
     request.endpoint, request.dirty = ending.id, true
-    if request.prefix then note_prefix(ending, request.prefix, request.load) end
+    if request.prefix then S.note_prefix(ending, request.prefix, request.load) end
     measure(ending)
     if ending.available then occupy(S.lane(request.pool, request.lane), 1, request.load) end
   end
@@ -381,6 +178,26 @@ do
   end
 
   -- --- policy -----------------------------------------------------------------------------------
+
+  -- What follows from the records: totals, order and ceilings of lanes.
+  function S.derive(pool)
+    for _, ending in ipairs(pool.ends) do judge(pool, ending) end
+    total(pool)
+    pool.by_rank, pool.by_name, pool.sharing = {}, {}, {}
+    for i, lane in ipairs(pool.lanes) do
+      pool.by_rank[i], pool.by_name[lane.name], lane.place = lane, lane, i
+    end
+    table.sort(pool.by_rank, function(a, b)
+      return a.rank < b.rank or a.rank == b.rank and a.place < b.place
+    end)
+    for _, lane in ipairs(pool.by_rank) do
+      if lane.share > 0 then table.insert(pool.sharing, lane) end
+      lane.ceilings = {}
+      for _, top in ipairs(pool.by_rank) do
+        if top.ceiling < 1 and top.rank <= lane.rank then table.insert(lane.ceilings, top) end
+      end
+    end
+  end
 
   -- Ceilings count what runs on available endpoints; some may have come or gone.
   local function recount(pool)
