@@ -16,6 +16,7 @@ from tests.engines.rig import POOLS, rig
 
 PLACES = 24
 FIRST = 16  # what `auto` begins with
+LONG = {"vllm": 2000, "llamacpp": 450}  # tokens: a quiet machine makes 300 a second of each
 
 
 @pytest.fixture(scope="module", params=["vllm", "llamacpp"])
@@ -43,7 +44,9 @@ def test_a_capacity_that_is_learnt_grows_to_what_the_engine_takes(
 ) -> None:
     alice = before.tenant(model="auto")
     until(lambda: endpoint(before, "auto").get("max_running") == FIRST, "it begins with 16")
-    calls = [alice.start(**body(CHAT, "Go on.", 450, stream=True)) for _ in range(PLACES * 2)]
+    calls = [
+        alice.start(**body(CHAT, "Go on.", LONG[wide.kind], stream=True)) for _ in range(PLACES * 2)
+    ]
     until(lambda: endpoint(before, "auto")["max_running"] >= PLACES - 2, "it grows")
     note(wide.kind, f"learnt capacity, {PLACES} places", endpoint(before, "auto")["max_running"])
     for call in calls:
@@ -58,7 +61,9 @@ def test_an_engine_seen_to_serve_in_order_of_arrival_is_flagged(
     if wide.kind != "vllm":
         pytest.skip("its kind says so")
     alice = before.tenant(model="real")
-    holding = [alice.start(**body(CHAT, "Go on.", 600, stream=True)) for _ in range(PLACES)]
+    holding = [
+        alice.start(**body(CHAT, "Go on.", LONG[wide.kind], stream=True)) for _ in range(PLACES)
+    ]
     until(lambda: wide.running() == PLACES, "all places are taken")
     batch, urgent = (
         [
