@@ -16,7 +16,7 @@ from tests.engines.rig import POOLS, rig
 
 PLACES = 24
 FIRST = 16  # what `auto` begins with
-LONG = {"vllm": 2000, "llamacpp": 450}  # tokens: a quiet machine makes 300 a second of each
+LONG = {"vllm": 2000, "llamacpp": 450}  # tokens; a quiet machine makes 450 before all have begun
 
 
 @pytest.fixture(scope="module", params=["vllm", "llamacpp"])
