@@ -153,8 +153,11 @@ def started(engine: RealEngine) -> Iterator[RealEngine]:
 
 
 def vllm(folder: Path, names: list[str], *options: str) -> RealEngine:
+    """On one CPU: its processes wait for each other in loops of `sched_yield`, and on two CPUs all
+    else got none for seconds (Linux 6.18), its own HTTP server and the gateway too."""
     need(install.VLLM_PYTHON, "vllm")
     command = [
+        *("taskset", "--cpu-list", str(min(os.sched_getaffinity(0)))),
         *(str(install.VLLM_PYTHON), "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(model.write(folder / "model"))),
         *("--served-model-name", *names),

@@ -47,10 +47,13 @@ def test_a_capacity_that_is_learnt_grows_to_what_the_engine_takes(
     calls = [
         alice.start(**body(CHAT, "Go on.", LONG[wide.kind], stream=True)) for _ in range(PLACES * 2)
     ]
-    until(lambda: endpoint(before, "auto")["max_running"] >= PLACES - 2, "it grows")
-    note(wide.kind, f"learnt capacity, {PLACES} places", endpoint(before, "auto")["max_running"])
-    for call in calls:
-        call.hang_up()
+    try:
+        until(lambda: endpoint(before, "auto")["max_running"] >= PLACES - 2, "it grows")
+        found = endpoint(before, "auto")["max_running"]
+        note(wide.kind, f"learnt capacity, {PLACES} places", found)
+    finally:
+        for call in calls:
+            call.hang_up()
     wide.idle()
 
 
