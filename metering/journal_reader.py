@@ -65,9 +65,14 @@ class JournalReader:
         where a cut (`at_cut`) comes next."""
         while not self._batch and not self._cut:
             later = [n for n in file_numbers(self.folder) if n > self._number]  # before the read
+            begin = self._offset
             chunk = self._read_lines()
             if chunk:
-                self._batch = self._parse(chunk)
+                try:
+                    self._batch = self._parse(chunk)
+                except OSError:  # nowhere to set a line aside: all of it comes again
+                    self._offset = begin
+                    raise
             elif later:
                 self._go_to_file(later[0])
             else:
@@ -97,7 +102,14 @@ class JournalReader:
         return len(self._open)
 
     def open_entries(self) -> list[OpenEntry]:
-        return [_decode_entry(entry) for _, entry in self._open.values()]
+        """Of what is open; one that is damaged past its id is set aside like any other line."""
+        found = []
+        for _, entry in self._open.values():
+            try:
+                found.append(_decode_entry(entry))
+            except msgspec.DecodeError as error:
+                self._keep_unreadable(OPENED + entry + END[:-1], error)
+        return found
 
     def close(self) -> None:
         if self._fd >= 0:

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from metering import journal_reader
 from metering.journal import Journal, claim, file_name, file_numbers, folders
 from metering.journal_reader import UNREADABLE, JournalReader
 from tests.integration.metering.records import opening, record
@@ -97,6 +98,27 @@ def test_a_damaged_line_is_set_aside_and_the_rest_goes_on(journal, base):
     journal.ended(record(request_id="after"))
     assert read_ids(JournalReader(journal.folder)) == ["before", "after"]
     assert (base / UNREADABLE).read_bytes().count(b"\n") == 2
+
+
+def test_a_damaged_line_that_cannot_be_set_aside_takes_no_record_with_it(
+    journal, base, monkeypatch
+):
+    """The disk is full: the reader comes again, and finds what it found."""
+    reader = JournalReader(journal.folder)
+    journal.ended(record(request_id="before"))
+    with (journal.folder / file_name(1)).open("ab") as file:
+        file.write(b"not json\n")
+    journal.ended(record(request_id="after"))
+    with monkeypatch.context() as full:
+        full.setattr(journal_reader, "set_aside", no_space)
+        with pytest.raises(OSError, match="no space"):
+            reader.read()
+    assert read_ids(reader) == ["before", "after"]
+    assert (base / UNREADABLE).read_bytes() == b"not json\n"
+
+
+def no_space(base, line):
+    raise OSError(errno.ENOSPC, "no space")
 
 
 def test_a_full_disk_loses_nothing_and_breaks_no_line(journal, monkeypatch):

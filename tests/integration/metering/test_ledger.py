@@ -10,7 +10,7 @@ from django.db import OperationalError
 
 from metering import selectors, store
 from metering.core.record import UsageRecord
-from metering.journal import Journal, folders
+from metering.journal import Journal, file_name, folders
 from metering.journal_reader import UNREADABLE, JournalReader
 from metering.ledger import LedgerWriter, recover
 from metering.models import BudgetWindow, TouchedMinute, UsageRow
@@ -204,6 +204,30 @@ def test_what_a_dead_gateway_left_is_settled_once(base, budget_of):
     assert (lost.prompt_tokens, lost.completion_tokens, lost.cost) == (11, 22, 55)
     assert windows()[HOURLY.account][2] == 20 * 50 + 55
     assert recover(base, budget_of).records == 0
+
+
+@pytest.mark.parametrize(
+    ("good", "bad"),
+    [
+        (b'"prompt_tokens":11', b'"prompt_tokens":"x"'),
+        (b'"at":"20', b'"at":"2x'),
+        (b'"alice"', b'"al\xffe"'),
+    ],
+)
+def test_an_opening_that_is_damaged_past_its_id_stops_no_start(base, budget_of, good, bad):
+    dead = Journal.start(base, "dead")
+    dead.opened(opening(record(request_id="damaged")))
+    dead.opened(opening(record(request_id="whole")))
+    dead.close()
+    path = dead.folder / file_name(1)
+    first, rest = path.read_bytes().split(b"\n", 1)
+    assert good in first
+    path.write_bytes(first.replace(good, bad) + b"\n" + rest)
+
+    assert recover(base, budget_of).abandoned == 1
+    assert UsageRow.objects.get().request_id == "whole"
+    assert bad in (base / UNREADABLE).read_bytes()
+    assert folders(base) == []
 
 
 def test_recovery_that_was_cut_off_begins_again_and_doubles_nothing(base, budget_of):
