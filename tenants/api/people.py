@@ -154,6 +154,15 @@ class SecondFactor(UserApi):
         return Response(status=204)
 
 
+class WrongPasswords(UserApi):
+    actions: ClassVar[Mapping[str, Action]] = {"DELETE": "users.edit"}
+
+    @says("user_unlock", "End a pause after wrong passwords", {204: None}, REASON)
+    def delete(self, request: Request, username: str) -> Response:
+        services.unlock(username, actor=self.actor(), reason=self.reason())
+        return Response(status=204)
+
+
 class UserToken(UserApi):
     actions: ClassVar[Mapping[str, Action]] = {"POST": "users.edit", "DELETE": "users.edit"}
 

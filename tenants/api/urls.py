@@ -57,6 +57,7 @@ urlpatterns = [
     path("users/<str:username>/password/", people.Password.as_view()),
     path("users/<str:username>/sessions/", people.Sessions.as_view()),
     path("users/<str:username>/totp/", people.SecondFactor.as_view()),
+    path("users/<str:username>/wrong-passwords/", people.WrongPasswords.as_view()),
     path("users/<str:username>/token/", people.UserToken.as_view()),
     path("tokens/", people.Tokens.as_view()),
     path("tokens/<str:public_id>/", people.Token.as_view()),

@@ -17,6 +17,7 @@ from tenants.services.keys import (
     rotate_key,
     set_key_budgets,
 )
+from tenants.services.lockouts import unlock
 from tenants.services.objects import (
     create_object,
     delete_object,
@@ -83,4 +84,5 @@ __all__ = [
     "set_enabled",
     "set_key_budgets",
     "set_role",
+    "unlock",
 ]

@@ -22,6 +22,7 @@ from tenants.core.permissions import role_fits
 from tenants.models import Membership
 from tenants.services.actors import Actor, require
 from tenants.services.audit import record
+from tenants.services.lockouts import forget_wrong_passwords
 from tenants.services.rows import tenant_row, user_row
 from tenants.services.state import hold
 from tenants.services.tokens import issue_for
@@ -122,7 +123,7 @@ def set_enabled(username: str, enabled: bool, *, actor: Actor, reason: str = "")
 
 def reset_password(username: str, *, actor: Actor, reason: str = "") -> str:
     """A made-up password, told once, that must be changed at the next sign-in. Ends the user's
-    sessions.
+    sessions, and a pause after wrong passwords.
 
     Raises:
         NotFound, NotAllowed: as in `create_user`.
@@ -133,6 +134,7 @@ def reset_password(username: str, *, actor: Actor, reason: str = "") -> str:
         user = user_row(username)
         _store_password(user, password, one_time=True)
         record(actor, "user", username, field="password", old=UNTOLD, new="one-time", reason=reason)
+        forget_wrong_passwords(user, actor, reason)
     return password
 
 

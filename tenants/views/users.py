@@ -18,6 +18,7 @@ from tenants.core.permissions import ROLES
 from tenants.errors import NotFound, PolicyRefused
 from tenants.forms.people import DaysForm, RoleForm, UserForm
 from tenants.gate import View, viewer
+from tenants.services.lockouts import wrong_passwords
 from tenants.services.rows import user_row
 from tenants.services.second_factor import has_totp, those_with_totp
 from tenants.services.sso import signs_in_by_sso
@@ -62,6 +63,7 @@ def facts_of(person: Any) -> dict[str, Any]:
         "codes_left": person.recovery_codes.count(),
         "token": selectors.token_of(person),
         "sso": signs_in_by_sso(person),
+        "wrong_passwords": wrong_passwords(person),
     }
 
 
@@ -155,6 +157,12 @@ STEPS: Mapping[str, Step] = {
         services.reset_password,
         danger=True,
         secret="One-time password",  # noqa: S106 - what a page calls it
+    ),
+    "unlock": Step(
+        "Unlock",
+        "Wrong passwords are forgotten, from every address; the right one is taken at once.",
+        "Unlock",
+        services.unlock,
     ),
     "sign-out": Step(
         "Sign out everywhere",

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from django.conf import settings
 from django.core.management.base import CommandParser
 
 from tenants import selectors, services
@@ -103,16 +102,13 @@ class Command(ActionCommand):
         self.done(options, f"{options['username']} signs in by password until one is added.")
 
     def unlock_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--username", required=True)
+        user_arguments(parser)
 
     def unlock(self, options: Said) -> None:
-        if settings.FAIRLANE_LOGIN_ATTEMPTS:
-            from axes.utils import reset
-
-            count = reset(username=options["username"])
-        else:
-            count = 0
-        self.done(options, f"{options['username']}: {count} entries of wrong passwords forgotten.")
+        name = options["username"]
+        count = services.unlock(name, **by(options))
+        forgotten = f"{name}: {count} wrong password{'s' if count != 1 else ''} forgotten."
+        self.done(options, forgotten if count else f"{name}: no wrong passwords count now.")
 
     def token_arguments(self, parser: CommandParser) -> None:
         user_arguments(parser)

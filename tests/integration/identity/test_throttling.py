@@ -14,6 +14,7 @@ from django.test import Client
 from django.utils import timezone
 
 from fairlane.tasks import forget_sessions
+from tenants.models import AuditEntry
 from tests import builders
 from tests.integration.identity.conftest import sign_in
 
@@ -79,11 +80,64 @@ def test_no_password_is_kept() -> None:
     assert "wrong" not in repr(list(AccessAttempt.objects.values()))
 
 
-def test_an_admin_with_a_shell_ends_it(capsys: pytest.CaptureFixture[str]) -> None:
+def unlock(username: str) -> None:
+    call_command(
+        "users", "unlock", "--username", username, "--author", "ada", "--reason", "it is them"
+    )
+
+
+def unlockings() -> list[tuple[Any, ...]]:
+    about = AuditEntry.objects.filter(kind="user", field="wrong_passwords")
+    return list(about.values_list("actor", "source", "name", "old", "new", "reason"))
+
+
+def test_an_admin_with_a_shell_ends_it_and_the_audit_says_who(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     fail(3)
-    call_command("users", "unlock", "--username", "alice")
-    assert "forgotten" in capsys.readouterr().out
+    unlock("alice")
+    assert capsys.readouterr().out == "alice: 3 wrong passwords forgotten.\n"
+    assert unlockings() == [("ada", "command", "alice", 3, 0, "it is them")]
     assert sign_in(Client(), "alice", builders.PASSWORD).status_code == 302
+
+
+def test_nothing_to_forget_is_said_and_leaves_no_entry(capsys: pytest.CaptureFixture[str]) -> None:
+    unlock("alice")
+    assert capsys.readouterr().out == "alice: no wrong passwords count now.\n"
+    assert not unlockings()
+
+
+def test_an_unlocked_name_that_nobody_has_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    fail(3, "alcie")
+    with pytest.raises(SystemExit):
+        unlock("alcie")
+    assert "there is no user 'alcie'" in capsys.readouterr().err
+
+
+def test_an_admin_sees_the_pause_on_the_users_page_and_ends_it_there(admin: Client) -> None:
+    assert "Wrong passwords" not in admin.get("/users/alice/").content.decode()
+    fail(3)
+    fail(1, REMOTE_ADDR="198.51.100.7")
+    page = admin.get("/users/alice/").content.decode()
+    assert page.count('<span class="tag bad">locked</span>') == 1
+    assert "3 from 127.0.0.1" in page and "1 from 198.51.100.7" in page
+    assert "Unlock alice: done." in admin.post("/users/alice/unlock/", follow=True).content.decode()
+    assert [(by, old) for by, _, _, old, _, _ in unlockings()] == [("ada", 4)]
+    assert sign_in(Client(), "alice", builders.PASSWORD).status_code == 302
+
+
+def test_the_admin_api_ends_it(admin: Client) -> None:
+    fail(3)
+    assert admin.delete("/api/v1/users/alice/wrong-passwords/").status_code == 204
+    assert [(by, source) for by, source, *_ in unlockings()] == [("ada", "api")]
+    assert sign_in(Client(), "alice", builders.PASSWORD).status_code == 302
+
+
+def test_whoever_forgot_a_password_and_gets_a_new_one_is_not_kept_waiting(admin: Client) -> None:
+    fail(3)
+    answer = admin.post("/api/v1/users/alice/password/", {}, content_type="application/json")
+    assert sign_in(Client(), "alice", answer.json()["password"]).status_code == 302
+    assert len(unlockings()) == 1
 
 
 def test_what_is_over_is_forgotten(admin: Client) -> None:
