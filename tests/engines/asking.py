@@ -74,3 +74,8 @@ def endpoint(rig: Rig, model: str) -> dict[str, Any]:
     (found,) = rig.live()["pools"].get(model, {}).get("endpoints", {"": {}}).values()
     told: dict[str, Any] = found
     return told
+
+
+def endpoints(rig: Rig) -> list[dict[str, Any]]:
+    """What it says of the engine, of each pool."""
+    return [each for pool in rig.live()["pools"].values() for each in pool["endpoints"].values()]

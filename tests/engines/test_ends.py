@@ -7,7 +7,7 @@ import pytest
 from tests.acceptance.gateway.caller import CHAT
 from tests.acceptance.gateway.rig import Rig
 from tests.acceptance.stack import until
-from tests.engines.asking import LONG_TEXT, body, endpoint
+from tests.engines.asking import LONG_TEXT, body, endpoint, endpoints
 from tests.engines.noted import timed
 from tests.engines.process import RealEngine
 
@@ -84,4 +84,4 @@ def test_an_engine_that_dies_ends_its_streams_and_is_used_again_when_it_is_back(
 
     until(answers, "it answers again")
     assert met <= {200, 503}
-    until(lambda: endpoint(served, "real")["available"], "the console knows")
+    until(lambda: all(each["available"] for each in endpoints(served)), "each pool uses it again")
