@@ -57,6 +57,15 @@ TALLY_OF_RECORD["throttled"] = (
     "throttle_reason",
     f"({REFUSED} OR {TIMED_OUT}) AND throttle_reason <> ''",
 )
+UNSERVED = ("throttled", "rejected", "error", "timeout")  # ends
+ANSWERED_503 = (  # limits that refuse so, not with a 4xx; `gateway.lost` has their answers
+    "predicted_wait",
+    "queue_timeout",
+    "pool_removed",
+    "lane_removed",
+    "shutting_down",
+    "state_unavailable",
+)
 DURATION = {
     **{name: (name, f"{name} IS NOT NULL") for name in ("queue_ms", "ttft_ms", "e2e_ms")},
     "tpot_ms": (  # of the tokens after the first
@@ -96,6 +105,26 @@ class Total:
     def throttled(self) -> Counter[str]:
         """By the limit that refused."""
         return self.tallies["throttled"]
+
+    @property
+    def errors(self) -> int:
+        """Answers of status 500 and above that no limit decided: who is throttled has no error."""
+        refused = sum(self.throttled[limit] for limit in ANSWERED_503)
+        return max(0, int(self.sums["errors"]) - refused)
+
+    @property
+    def ends(self) -> dict[str, int]:
+        """How many requests ended in which way; each counts once. Refused: a limit decided; failed:
+        see `errors`; rejected: the request was wrong; cancelled: the caller went away."""
+        ends, refused = self.tallies["ends"], self.throttled.total()
+        unserved = sum(ends[each] for each in UNSERVED)
+        found = {
+            "refused": refused,
+            "failed": self.errors,
+            "rejected": max(0, unserved - refused - self.errors),
+            "cancelled": ends["cancelled"],
+        }
+        return {"served": self.requests - sum(found.values()), **found}
 
     def sketch(self, name: str) -> Sketch:
         """Of one of the durations."""

@@ -40,7 +40,7 @@ class Share:
     name: str
     requests: int
     throttled: int
-    errors: int
+    errors: int  # of status 500 and above, where no limit decided
     prompt_tokens: int
     cached_tokens: int
     completion_tokens: int
@@ -216,7 +216,7 @@ def _share(name: str, total: Total, all_tokens: int, all_cost: float) -> Share:
         name=name,
         requests=requests,
         throttled=refused,
-        errors=int(total.sums["errors"]),
+        errors=total.errors,
         prompt_tokens=int(total.sums["prompt_tokens"]),
         cached_tokens=int(total.sums["cached_tokens"]),
         completion_tokens=int(total.sums["completion_tokens"]),

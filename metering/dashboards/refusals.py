@@ -1,4 +1,4 @@
-"""How many requests were throttled, rejected or broke, by reason and by tenant."""
+"""How many requests were refused, failed or were rejected, by reason and by tenant."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from metering.counting import Total
 from metering.dashboards import figures, reasons
 from metering.dashboards.budgets import owned_by, owned_by_keys
 from metering.dashboards.charts import Chart
@@ -17,7 +16,7 @@ from tenants import selectors as policy
 
 MOST_REASONS = 10
 NONE_REFUSED = f"{OVER} nothing was refused. {RUNNING}"
-ENDS = {"throttled": "throttled", "rejected": "rejected", "errors": "errors"}
+ENDS = ("refused", "failed", "rejected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,30 +38,22 @@ def refusals(watch: Watch) -> Board:
     )
 
 
-def ended(total: Total, end: str) -> int:
-    return int(total.sums["errors"]) if end == "errors" else total.tallies["ends"][end]
-
-
 def rate_chart(watch: Watch) -> Chart:
-    """Throttled: a limit of the tenant's. Rejected: by overload or a wrong request."""
-    found = watch.series((), tallies=("ends",))
-    values = {
-        name: watch.grid.rows(
-            (
-                (place, name, 100 * ended(each, end) / each.requests if each.requests else None)
-                for (place, _), each in found.items()
-            ),
-            None,
-        ).get(name, [None] * len(watch.grid.times))
-        for end, name in ENDS.items()
-    }
-    figure = figures.lines(watch.grid.times, values, figures.Ink(list(ENDS.values())), "%")
+    found = watch.series((), tallies=("ends", "throttled"))
+    points = (
+        (place, end, 100 * each.ends[end] / each.requests if each.requests else None)
+        for (place, _), each in found.items()
+        for end in ENDS
+    )
+    values = watch.grid.rows(points, None)
+    figure = figures.lines(watch.grid.times, values, figures.Ink(list(ENDS)), "%")
     return watch.over_time(
         "rate",
-        "Throttled, rejected, broken",
+        "Refused, failed, rejected",
         values,
         figures.with_legend(figure),
-        "of all requests",
+        "of all requests; refused: a limit decided; failed: an answer of 500 and above that none "
+        "decided; rejected: the request was wrong",
         empty="No requests in this range.",
     )
 
@@ -76,7 +67,7 @@ def tenant_chart(watch: Watch) -> Chart:
     )
     figure = figures.lines(watch.grid.times, values, watch.ink, "%")
     return watch.over_time(
-        "tenants", "Refused, by tenant", values, figure, "throttled and rejected, of its requests"
+        "tenants", "Refused, by tenant", values, figure, "a limit decided, of its requests"
     )
 
 

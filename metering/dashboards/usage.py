@@ -148,7 +148,7 @@ def charts_of(reading: Reading, of: Mapping[str, str], span: Span) -> list[Chart
     tokens = grid.rows(
         ((n, kind, total.sums[field]) for n, total in totals.items() for kind, field in kinds), 0.0
     )
-    ends = ((n, end, float(k)) for n, each in totals.items() for end, k in ended(each).items())
+    ends = ((n, end, float(k)) for n, each in totals.items() for end, k in each.ends.items())
     requests = grid.rows(ends, 0.0)
     return [
         one_chart(grid, "tokens", "Tokens a minute", tokens, ["prompt", "completion"]),
@@ -156,21 +156,6 @@ def charts_of(reading: Reading, of: Mapping[str, str], span: Span) -> list[Chart
         waits(grid, totals),
         refusals(grid, totals),
     ]
-
-
-def ended(total: Total) -> dict[str, int]:
-    """How many requests ended in which way, of ENDS; each counts once. Refused: a limit decided, as
-    in "Throttled"; failed: the engine did; rejected: the request was wrong, or nothing could take
-    it; cancelled: the caller went away."""
-    ends, refused = total.tallies["ends"], total.throttled
-    late = refused["queue_timeout"]  # a refusal that ends as a timeout, all others as one of ours
-    found = {
-        "refused": refused.total(),
-        "failed": ends["error"] + ends["timeout"] - late,
-        "rejected": ends["throttled"] + ends["rejected"] - (refused.total() - late),
-        "cancelled": ends["cancelled"],
-    }
-    return {"served": total.requests - sum(found.values()), **found}
 
 
 def waits(grid: Grid, totals: Mapping[int, Total]) -> Chart:

@@ -1,6 +1,7 @@
-"""Wrong passwords: after FAIRLANE_LOGIN_ATTEMPTS of them a user name gets a pause from that address.
+"""Wrong passwords: after some of them a user name gets a pause from the address they came from.
 
-django-axes counts them, by user name and address; where the setting is 0 it is not installed.
+django-axes counts them, by user name and address; where FAIRLANE_LOGIN_ATTEMPTS is 0 it is not
+installed.
 """
 
 from __future__ import annotations

@@ -231,7 +231,9 @@ def test_what_would_be_refused_again_is_told_as_that(
     assert said in text_of(as_("tenant-viewer"), f"/usage/?request={row.request_id}")
 
 
-def test_each_request_is_drawn_as_what_became_of_it(as_: Callable[[str], Client]) -> None:
+def test_each_request_is_drawn_as_what_became_of_it(
+    as_: Callable[[str], Client], admin: Client
+) -> None:
     """One a line: a failed one is not drawn as served, and the refused ones are the throttled."""
     ends = [
         ("served", 200, "stop", ""),
@@ -243,7 +245,7 @@ def test_each_request_is_drawn_as_what_became_of_it(as_: Callable[[str], Client]
         ("failed", 504, "timeout", ""),
         ("failed", 502, "error", "gateway_restart"),
         ("rejected", 404, "rejected", ""),
-        ("rejected", 503, "rejected", ""),
+        ("failed", 503, "rejected", ""),
         ("cancelled", 499, "cancelled", ""),
     ]
     for number, (_, status, finish, reason) in enumerate(ends):
@@ -260,6 +262,13 @@ def test_each_request_is_drawn_as_what_became_of_it(as_: Callable[[str], Client]
     assert sum(sums.values()) == page.context["share"].requests
     lines = text_of(client, f"/usage/?{RANGE}&csv=requests")
     assert ",".join(sums) in lines
+    overview = admin.get(f"/?{RANGE}").context["totals"]
+    assert (overview["throttled"], overview["errors"]) == (sums["refused"], sums["failed"])
+    board = admin.get(f"/watch/throttles/?{RANGE}").context["charts"]
+    rates = next(each for each in board if each.name == "rate")
+    parts = [row for row in rates.rows if row[1] is not None]
+    assert rates.header[1:] == ["refused", "failed", "rejected"]
+    assert parts[0][1:] == pytest.approx([100 * sums[end] / len(ends) for end in rates.header[1:]])
 
 
 def test_a_refusal_says_what_helps_with_the_kind_of_budget_that_refused(

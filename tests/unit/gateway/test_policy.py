@@ -10,6 +10,7 @@ import pytest
 
 from gateway.lost import LOST, lost_place
 from gateway.policy import scheduler_config, why_drop
+from metering.counting import ANSWERED_503
 from scheduling.core.model import DropReason, EndpointConfig, LaneConfig, TenantConfig
 from scheduling.seam import NotGranted
 from tenants.core.snapshot import PolicySnapshot
@@ -78,3 +79,9 @@ def test_every_way_to_lose_a_place_has_its_answer(reason: DropReason) -> None:
 
 def test_no_answer_is_kept_for_a_reason_that_does_not_exist() -> None:
     assert set(LOST) == set(get_args(DropReason))
+
+
+def test_what_is_refused_with_a_503_counts_as_refused_and_not_as_failed() -> None:
+    beside = {"predicted_wait", "state_unavailable"}  # not of a place that was lost
+    lost = {reason for reason, (outcome, _) in LOST.items() if outcome.answer.status >= 500}
+    assert set(ANSWERED_503) == lost | beside
