@@ -47,9 +47,10 @@ class Books:
         """The newest correction that the counters have."""
         return self._feed.seen
 
-    async def note_seen(self) -> None:
-        """What others have told the server of."""
-        self._feed.seen = max(self._feed.seen, int(await self._accounts.ask("seen")))
+    async def note_seen(self, *, anew: bool = False) -> None:
+        """What others have told the server of. `anew`: it may have forgotten."""
+        told = int(await self._accounts.ask("seen"))
+        self._feed.seen = told if anew else max(self._feed.seen, told)
 
     async def load(self, snapshot: PolicySnapshot) -> None:
         """Onto an empty server; one gateway does. What is there all the same is left alone."""

@@ -117,7 +117,7 @@ class SharedState:
             cleared=metrics.state_rebuilt.inc,
         )
         self.accounts = SharedAccounts(AccountsLine(self.scheduler.link), new_name(self._gateway))
-        self._members = Membership(self._gateway, self.accounts)
+        self._members = Membership(self._gateway, self.accounts, self.scheduler.leases.rejoin)
         self._returning = Returning(self._gateway, self.scheduler, self._members, self._in_thread)
         self._books = Books(self.accounts, self._in_thread)
         self._counters = VirtualCounters(self.scheduler, self._in_thread)
@@ -296,7 +296,7 @@ class SharedState:
         await self._members.join(lambda: self._books.load(self._snapshot))
         await self._counters.restore()
         await self.accounts.adopt()
-        await self._books.note_seen()
+        await self._books.note_seen(anew=await self._members.retire())
         self._joined += 1
 
     # --- again and again --------------------------------------------------------------------

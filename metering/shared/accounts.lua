@@ -328,5 +328,5 @@ return {
   reserve = reserve, charge = charge, settle = settle, release = release, asked = asked,
   held = held, look = look, unload = unload, shown = shown, windows = windows, floor = floor, correct = correct, past = past,
   rates = function(p, m, now) return rates(load_use(p, now), now) end,
-  beat = beat, leave = leave, begin_load = begin_load, loaded = loaded, seen = seen, clock = clock,
+  beat = beat, retire = retire, leave = leave, begin_load = begin_load, loaded = loaded, seen = seen, clock = clock,
 }

@@ -17,7 +17,8 @@ local function end_late(p, since)
 end
 
 -- Says whose end is to be done and who lives, and whether the counters were loaded. Who is not on the
--- list (any more) comes back under another name.
+-- list (any more) comes back under another name. Which server this is tells the caller whether it may
+-- be an older copy of the one before.
 local function beat(p, m, now)
   local key = p .. 'alive'
   local comes = m.joins and not call('ZSCORE', p .. 'ending', m.replica)
@@ -25,7 +26,13 @@ local function beat(p, m, now)
   call('ZADD', key, string.format('%.17g', now), m.replica)
   end_late(p, string.format('%.17g', now - m.lease_s))
   local ending, live = call('ZRANGE', p .. 'ending', 0, -1), call('ZRANGE', key, 0, -1)
-  return { true, ending, call('GET', p .. 'loaded'), live }
+  return { true, ending, call('GET', p .. 'loaded'), live, call('INFO', 'server'):match('run_id:(%w+)') }
+end
+
+-- It goes on under another name, and has told what it runs: what is left under this one has ended.
+local function retire(p, m, now)
+  if call('ZREM', p .. 'alive', m.former) == 1 then call('ZADD', p .. 'ending', now, m.former) end
+  return true
 end
 
 -- It holds nothing (any more).

@@ -201,6 +201,16 @@ do
     return reaped
   end
 
+  -- What the caller held under earlier names: it tells anew what of that it still runs.
+  local function reap_former(pool)
+    local replicas, gateway = pool.base .. "replicas", S.call.me:match("^(.*)%.")
+    S.check_replicas(pool)
+    for _, replica in ipairs(redis.call("ZRANGE", replicas, 0, -1)) do
+      if replica ~= S.call.me and replica:match("^(.*)%.") == gateway then reap(pool, replica, {}) end
+    end
+    pool.live = redis.call("ZCARD", replicas)
+  end
+
   -- A registration is good until somebody reaps it, even past its time: only then is what it holds
   -- given away. Who `joins` tells in the same call what it runs here already, as to `readmit`: who is
   -- registered has told everything.
@@ -208,10 +218,12 @@ do
     local pool = S.pool(name)
     if not pool then return S.answer(S.absent()) end
     if not joins and not known(pool) then return answer("fenced") end
+    if joins then reap_former(pool) end
     for _, one in ipairs(running or {}) do S.readmit(pool, unpack(one)) end
     local reaped = renew(pool, lease_s)
     if joins then S.has_told(pool) end
-    return answer("done", reaped, pool.leader == S.call.me, pool.born)
+    local revision = redis.call("GET", S.call.realm .. "revision")
+    return answer("done", reaped, pool.leader == S.call.me, pool.born, tonumber(revision or 0))
   end, ENDS)
 
   -- Leaves at once: what it holds ends as if its lease had.

@@ -7,7 +7,8 @@
 3. One that was reaped (fenced) learns so from its next call, and registers as the next epoch. Then
    what it still runs takes its places again, also past an endpoint's limit (the engine runs it in
    any case; nobody new comes until there is room), what waits is queued anew, and what it found
-   down is told. An empty Redis is the same, after the policy was sent.
+   down is told. An empty Redis is the same, after the policy was sent; and so is one that may be an
+   older copy of what it was (`rejoin`): what has ended since is there again.
 4. A replica that cannot have renewed in time takes no grant that it hears of until it has renewed:
    who holds what is asked then.
 5. On a new subscription, and every lease for the oldest waiters, it asks what became of its own:
@@ -136,6 +137,11 @@ class Leases:
             log.warning("lease lost, registering anew", pool=pool)
             self._come_back(pool)
 
+    def rejoin(self) -> None:
+        """Register anew everywhere: what is held under the name before and not told again ends."""
+        for pool in sorted(self._epochs):
+            self._come_back(pool)
+
     def _come_back(self, pool: str) -> None:
         self.join([pool])
         for down_in, endpoint in self._owner.down:
@@ -191,6 +197,8 @@ class Leases:
 
         def then(answer: Answer) -> None:
             self._renewed_at(pool, sent, answer)
+            if answer[0] == "done" and answer[5] < self._owner.revision:
+                self._owner.send_policy()
             for each in running if answer[0] == "done" else ():
                 each.born = answer[4]
 
@@ -200,8 +208,11 @@ class Leases:
             self._lost([each.ticket.request_id for each in running])
 
     def _renewed_at(self, pool: str, sent: float, answer: Answer) -> None:
-        if answer[0] == "gone" and pool not in self._owner.config.pools:
-            self._epochs.pop(pool, None)
+        if answer[0] == "gone":
+            if pool in self._owner.config.pools:  # which is older here, or newer than ours
+                self._owner.send_policy()
+            else:
+                self._epochs.pop(pool, None)
         elif answer[0] == "done":
             self.renewed[pool], self.born[pool] = sent, answer[4]
             if answer[2]:

@@ -138,7 +138,8 @@ do
     local ending = pool.by_id[endpoint]
     local account = S.open_account(ticket[4])
     if not lane or not ending or not account then return false end
-    if S.request(pool, ticket[1]) then return true end
+    local here = S.request(pool, ticket[1])
+    if here and not here.gone then return true end   -- gone: ended in this very call
     pool.seq = pool.seq + 1
     local request = S.new_request(pool, ticket)
     local flow = S.flow(lane, request.tenant, request.application)
