@@ -57,11 +57,13 @@ class CountedHttp(BoundedHttp):
     def on_headers_complete(self) -> None:
         self._at_rest.pop(self, None)
         super().on_headers_complete()
-        if self.stops:
+        if self.stops and not self._is_wish:
             self.cycle.keep_alive = False
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
+        if self._is_wish:
+            return
         self._stop_lingering()
         if self.cycle.response_complete:
             self._expect_head()  # uvicorn's own timer has ended with the first of the late body

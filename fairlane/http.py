@@ -6,6 +6,9 @@ header value that grows with every read: one unfinished head of 150 MB stopped t
 And it writes a head by itself: a system call more for each answer, and a packet that wakes its
 reader for nothing.
 
+And it drops the body of a request that would like another protocol, as Java's client would with
+each call (`Upgrade: h2c`). There is none here, so the wish is passed over (RFC 9110, 7.8).
+
 And it tells of a lost connection only whoever waits for a message of its request; here a future of
 the connection is done then. Both are extensions of ASGI (`gateway.exchange.LOST`, `WHOLE`).
 """
@@ -13,8 +16,10 @@ the connection is done then. Both are extensions of ASGI (`gateway.exchange.LOST
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Any, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from gateway.exchange import LOST, WHOLE, Headers
@@ -32,6 +37,7 @@ class BoundedHttp(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._unused_bytes = 0  # read since anything last came of it
         self._in_body = False
+        self._is_wish = False  # the head just read asks for another protocol
         self._fault = ""  # of the request, where more can be said than that it has one
         self._patience: asyncio.TimerHandle | None = None
         self._lost: asyncio.Future[None] = self.loop.create_future()
@@ -54,6 +60,8 @@ class BoundedHttp(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         self._unused_bytes += len(data)
         super().data_received(data)
+        if self._is_wish:
+            self._pass_over_wish(data)
         if self._unused_bytes > HEAD_BYTES:
             self._refuse()
         elif self._unused_bytes and not self._in_body and self._patience is None:
@@ -69,6 +77,9 @@ class BoundedHttp(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._heard()
+        self._is_wish = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if self._is_wish:
+            return  # the parser will not read on: see `_pass_over_wish`
         size = hosts = 0
         for name, value in self.headers:
             size += len(name) + len(value)
@@ -87,6 +98,8 @@ class BoundedHttp(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._is_wish:
+            return
         self._heard()
         self._in_body = False
         super().on_message_complete()
@@ -94,6 +107,25 @@ class BoundedHttp(HttpToolsProtocol):
             # uvicorn stops reading at 64 KiB of a body, and reads on when somebody asks for more.
             # The gateway, which has all of it, does not: a hang-up would never be seen.
             self.flow.resume_reading()
+
+    def _should_upgrade_to_ws(self) -> bool:
+        return False
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Called while the error is handled with which a parser stopped; it says where."""
+        stopped = sys.exc_info()[1]
+        assert stopped is not None
+        self._head_end = int(stopped.args[0])
+
+    def _pass_over_wish(self, data: bytes) -> None:
+        """The same request without it, and what has come after its head, to a parser of its own."""
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        lines += [b"%b: %b" % header for header in self.headers if header[0] != b"upgrade"]
+        self._is_wish = False
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's own
+        self.data_received(b"\r\n".join([*lines, b"", b""]) + data[self._head_end :])
 
     def send_400_response(self, msg: str) -> None:
         super().send_400_response(self._fault or msg)

@@ -88,6 +88,8 @@ class GatewayApp:
                 await self._models(path, method, exchange)
             elif path in CALLS and method != "POST":
                 await wrong_method(exchange, method, path, b"POST")
+            elif path in PROBES:
+                await wrong_method(exchange, method, path, b"GET")
             else:
                 raise ApiError(voice_of(path).no_path, f"There is no {path} here. {SERVED}")
         except ApiError as error:

@@ -258,7 +258,7 @@ class Calls:
         try:
             answer = await self._engines.ask(run, call, asked, bound)
             try:
-                relay = Relay(self._engines.client, exchange, run, call, self._charge, self._close)
+                relay = Relay(self._engines, exchange, run, call, self._charge, self._close)
                 await relay.relay(answer)
             finally:
                 await answer.aclose()

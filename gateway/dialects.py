@@ -94,6 +94,10 @@ SGLANG_OWN = frozenset(
     }
 )
 
+# llama.cpp lets n_predict overrule max_tokens, and n_cmpl n, which is what policy has checked; who
+# names a slot (id_slot) is served before all who wait for any.
+LLAMACPP_OWN = frozenset({"n_predict", "n_cmpl", "id_slot"})
+
 # The order is told by vLLM only with VLLM_SERVER_DEV_MODE=1; elsewhere it is a 404.
 VLLM_ABOUT = About(("/version", "version"), "/server_info?config_format=json")
 SGLANG_ABOUT = About(("/server_info", "version"), "/server_info")
@@ -128,13 +132,11 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             metrics=SGLANG_METRICS,
             about=SGLANG_ABOUT,
         ),
-        # llama.cpp lets n_predict overrule max_tokens, and n_cmpl n, which is what policy has
-        # checked; who names a slot (id_slot) is served before all who wait for any.
         "llamacpp": Dialect(
             "llamacpp",
             usage_per_choice=True,
             counts="llamacpp",
-            dropped=frozenset({"n_predict", "n_cmpl", "id_slot"}),
+            dropped=LLAMACPP_OWN,
             metrics=LLAMACPP_METRICS,
             about=About(("/props", "build_info")),
             # It looks whether the caller of a whole answer has gone only after a second in which
@@ -149,7 +151,10 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             running_usage=True,
             dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS | SGLANG_OWN,
         ),
-        "openai": Dialect("openai"),
+        # Any server, one of those above too: no standard knows these fields.
+        "openai": Dialect(
+            "openai", dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS | SGLANG_OWN | LLAMACPP_OWN
+        ),
     }
 )
 

@@ -18,14 +18,19 @@ from gateway.dialects import DIALECTS
 from gateway.errors import ApiError, Outcome
 from gateway.exchange import Exchange, Headers
 from gateway.run import Run
-from gateway.upstream.client import Answer, EngineClient
-from gateway.upstream.engines import EngineFailed, TransportError, failure, stream_refusal
+from gateway.upstream.client import Answer
+from gateway.upstream.engines import (
+    EngineFailed,
+    Engines,
+    TransportError,
+    failure,
+    told_refusal,
+)
 from gateway.wire.headers import first, ratelimit_headers, to_caller
 from gateway.wire.meter import Meter
 from gateway.wire.request import ParsedCall
-from gateway.wire.usage import finish_reason
+from gateway.wire.usage import Report, finish_reason
 
-DONE = b"data: [DONE]\n\n"
 MAX_ANSWER_BYTES = 64 * 2**20  # of a whole answer, which is held until it is complete
 CHARGE_EVERY_TOKENS = 32  # past the expectation
 UNREAD_S = 0.1  # past the deadline: where the engine is late, its own timer speaks first
@@ -36,14 +41,14 @@ class Relay:
 
     def __init__(
         self,
-        client: EngineClient,
+        engines: Engines,
         exchange: Exchange,
         run: Run,
         call: ParsedCall,
         charge: Callable[[Run, int], None],
         close: Callable[[Run], None],
     ) -> None:
-        self._client = client
+        self._engines = engines
         self._exchange = exchange
         self._run = run
         self._call = call
@@ -61,10 +66,14 @@ class Relay:
         self._run.answering = True
         kind = content_type(answer)
         self._exchange.expect_read_by(self._deadline + UNREAD_S)
-        if self._call.stream and kind.startswith(b"text/event-stream"):
-            await self._stream(answer)
-        else:
-            await self._whole(answer)
+        try:
+            if self._call.stream and kind.startswith(b"text/event-stream"):
+                await self._stream(answer)
+            else:
+                await self._whole(answer)
+        except EngineFailed as error:
+            self._engines.let_down(self._run, error)
+            raise
 
     async def _whole(self, answer: Answer) -> None:
         parts: list[bytes] = []
@@ -82,6 +91,9 @@ class Relay:
         run = self._run
         assert run.plan is not None
         report = self._call.route.report(body, DIALECTS[run.plan.pool.engine])
+        if (refused := refusal_in(report, answer)) is not None:
+            raise refused
+        self._engines.accepted(run)
         run.usage, run.usage_is_exact = report.usage, report.exact
         run.finish = finish_reason(report.finish_reasons)
         self._close(run)
@@ -132,16 +144,14 @@ class Relay:
                     run.first_at = time.monotonic()
                     run.begun()
                 if meter.error is not None and not meter.tokens and not exchange.started:
-                    return stream_refusal(meter.error)
-                if meter.error is not None:
-                    shown = shown.removesuffix(DONE)
-                elif meter.done:
+                    return told_refusal(meter.error)
+                if meter.done and meter.error is None:
                     run.note_stream(meter)
                     self._close(run)
                 if not shown:
                     continue
                 if not exchange.started:
-                    await exchange.start(200, self._headers(answer))
+                    await self._begin(answer)
                 await exchange.write(shown)
                 if meter.tokens >= charge_at:
                     charge_at = meter.tokens + CHARGE_EVERY_TOKENS
@@ -154,8 +164,12 @@ class Relay:
 
     async def _finish(self, answer: Answer, rest: bytes) -> None:
         if not self._exchange.started:
-            await self._exchange.start(200, self._headers(answer))
+            await self._begin(answer)
         await self._exchange.finish(rest)
+
+    async def _begin(self, answer: Answer) -> None:
+        self._engines.accepted(self._run)
+        await self._exchange.start(200, self._headers(answer))
 
     def _pieces(self, answer: Answer, first_by: float | None = None) -> AsyncIterator[bytes]:
         assert self._run.plan is not None
@@ -163,7 +177,7 @@ class Relay:
         first_s = None
         if first_by is not None:
             first_s = max(0.0, first_by - asyncio.get_running_loop().time())
-        return self._client.iterate(answer, idle_s, self._deadline, first_s)
+        return self._engines.client.iterate(answer, idle_s, self._deadline, first_s)
 
     def _headers(self, answer: Answer) -> Headers:
         return [*to_caller(answer.headers), *own_headers(self._run)]
@@ -171,6 +185,19 @@ class Relay:
 
 def content_type(answer: Answer) -> bytes:
     return first(answer.headers, b"content-type").lower()
+
+
+def refusal_in(report: Report, answer: Answer) -> ApiError | None:
+    """What an engine, or a proxy before it, says under a 200 in the place of an answer: a page, a
+    stream that nobody asked for, nothing at all, an error."""
+    if not report.readable:
+        sent = content_type(answer).partition(b";")[0].decode("latin-1") or "of no type"
+        said = f"The engine's answer is not JSON ({sent})."
+        return EngineFailed(Outcome.ENGINE_ERROR, said)
+    if report.is_refusal:
+        assert report.error is not None
+        return told_refusal(report.error)
+    return None
 
 
 def is_compressed(answer: Answer) -> bool:

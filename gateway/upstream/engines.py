@@ -15,6 +15,7 @@ import hmac
 import os
 from collections.abc import Callable
 from functools import partial
+from math import isfinite
 from typing import Any, Literal
 
 import httpx
@@ -169,9 +170,9 @@ class Engines:
         except TransportError as error:
             self._broke(run, error, cut_short=connect_s < pool.timeouts.connect)
             raise failure(error, run) from error
-        self._heard(pool.model, run.endpoint, heard(answer.status))
         if answer.status == 200:
-            return answer
+            return answer  # what is in it is the relay's to see: `accepted`, `let_down`
+        self._heard(pool.model, run.endpoint, heard(answer.status))
         raise await self._refusal(answer, DIALECTS[pool.engine], connect_s, call.route)
 
     async def _post(
@@ -185,6 +186,17 @@ class Engines:
             return decode(await read_short(answer, left, MOST_BYTES))
         except TransportError as error:
             raise failure(error, run) from error
+
+    def accepted(self, run: Run) -> None:
+        """What an engine answered is an answer, as far as it has come."""
+        assert run.plan is not None
+        self._heard(run.plan.pool.model, run.endpoint, "answered")
+
+    def let_down(self, run: Run, error: ApiError) -> None:
+        """An engine answered with 200, but with nothing that could be passed on."""
+        assert run.plan is not None
+        what: Heard = "full" if error.outcome is Outcome.OVERLOADED else "failed"
+        self._heard(run.plan.pool.model, run.endpoint, what)
 
     def _watch_order(self, run: Run) -> None:
         """A whole answer comes at its end, which says nothing of the order."""
@@ -290,10 +302,10 @@ def is_about_length(said: EngineError) -> bool:
     )
 
 
-def stream_refusal(said: EngineError) -> ApiError:
-    """A stream that began with an error: its code, else its type, is what the status would have
-    been."""
-    code = int(said.code) if said.code.isdigit() else STATUS_OF.get(said.type, 500)
+def told_refusal(said: EngineError) -> ApiError:
+    """A stream that began with an error, or an error under a 200: its code, else its type, is what
+    the status would have been."""
+    code = int(said.code) if said.code.isdecimal() else STATUS_OF.get(said.type, 500)
     return refusal(code if 400 <= code <= 599 else 500, said)
 
 
@@ -319,6 +331,7 @@ def too_slow(run: Run) -> ApiError:
 
 def _seconds(text: bytes) -> float | None:
     try:
-        return float(text) if text else None
+        wait_s = float(text) if text else None
     except ValueError:
         return None
+    return wait_s if wait_s is not None and isfinite(wait_s) else None

@@ -11,22 +11,38 @@ from typing import Any
 import msgspec
 
 from gateway.dialects import Dialect
-from gateway.wire.usage import Report, Usage, count_in, decode, read_error, read_usage
+from gateway.wire.usage import (
+    Report,
+    Usage,
+    count_in,
+    decode,
+    nothing_in,
+    read_error,
+    read_usage,
+)
 
-NOTHING_SAID = Report(None, True, {}, None)
 TOOL_CALLS = ("function_call", "custom_tool_call")
 TOKENS_A_CHARGE = 100  # counting this many costs an engine about what reading one does
 
 
-class _Pooled(msgspec.Struct):
-    usage: Any = None
+class _Failed(msgspec.Struct):
+    """An error's members, in each of its forms."""
+
     error: Any = None
+    object: Any = None
+    message: Any = None
+    type: Any = None
+    param: Any = None
+    code: Any = None
 
 
-class _Counted(msgspec.Struct):
+class _Pooled(_Failed):
+    usage: Any = None
+
+
+class _Counted(_Failed):
     count: Any = None
     tokens: msgspec.Raw = msgspec.Raw()
-    error: Any = None
 
 
 _pooled = msgspec.json.Decoder(_Pooled)
@@ -36,6 +52,8 @@ _counted = msgspec.json.Decoder(_Counted)
 def of_pooling(data: bytes, dialect: Dialect) -> Report:
     """Of embeddings, rerank and score: a prompt and no output. Some tell the total only."""
     body = _members(_pooled, data)
+    if not isinstance(body, dict):
+        return nothing_in(body)
     usage = body.get("usage")
     if isinstance(usage, dict):
         usage = {**usage, "completion_tokens": count_in(usage, "completion_tokens") or 0}
@@ -48,6 +66,8 @@ def of_tokenize(data: bytes, dialect: Dialect) -> Report:
     """The charge for what was counted: see `TOKENS_A_CHARGE`. SGLang counts each of several;
     llama.cpp tells the tokens only."""
     body = _members(_counted, data)
+    if not isinstance(body, dict):
+        return nothing_in(body)
     given = body.get("count")
     if given is None and isinstance(tokens := _read(body.get("tokens")), list):
         given = len(tokens)
@@ -68,19 +88,19 @@ def charged(tokens: int, share: int) -> int:
     return max(1, -(-tokens // share))
 
 
-def _members(decoder: msgspec.json.Decoder[Any], data: bytes) -> dict[str, Any]:
+def _members(decoder: msgspec.json.Decoder[Any], data: bytes) -> Any:
+    """Of an object; what else it is, as it is."""
     try:
         return msgspec.structs.asdict(decoder.decode(data))
     except (ValueError, RecursionError):  # NaN for one: JSON as engines send it
-        body = decode(data)
-        return body if isinstance(body, dict) else {}
+        return decode(data)
 
 
 def of_messages(data: bytes, dialect: Dialect) -> Report:
     """Of Anthropic's form."""
     body = decode(data)
     if not isinstance(body, dict):
-        return NOTHING_SAID
+        return nothing_in(body)
     return Report(messages_usage(body.get("usage")), True, message_reasons(body), read_error(body))
 
 
@@ -104,7 +124,7 @@ def message_reasons(given: Any) -> dict[int, str]:
 def of_responses(data: bytes, dialect: Dialect) -> Report:
     body = decode(data)
     if not isinstance(body, dict):
-        return NOTHING_SAID
+        return nothing_in(body)
     usage, reasons = response_usage(body.get("usage")), response_reasons(body)
     return Report(usage, True, reasons, read_error(body))
 

@@ -61,8 +61,7 @@ class EventMeter(Meter):
         if data is None:
             return event
         if data.strip() == DONE:
-            self.done = True
-            return event
+            return self._done(event)
         frame = decode(data)
         if isinstance(frame, dict):
             self._read(str(frame.get("type")), frame)

@@ -95,6 +95,11 @@ class Meter:
     def _finished(self) -> bool:
         return len(self.finish_reasons) >= self._expected
 
+    def _done(self, event: bytes) -> bytes:
+        """`[DONE]`: after an error it would say that all went well."""
+        self.done = True
+        return b"" if self.error is not None else event
+
     def _event(self, event: bytes) -> bytes:
         """Reads one event; what of it is shown."""
         raise NotImplementedError

@@ -7,7 +7,8 @@
 3. `priority` is never the caller's; `cache_salt` is the tenant's, and a caller's own salt can only
    divide it further.
 4. Where two spellings of one key could make the engine read another value than policy read, the
-   engine gets our reading.
+   engine gets our reading. A key that differs from one of policy's in its letters' case only is
+   refused: engines in Go take it for that key.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from gateway.dialects import Dialect, engine_priority
+from gateway.dialects import DIALECTS, Dialect, engine_priority
 from gateway.errors import invalid
 from gateway.wire.prompt import MAX_MESSAGES
 from gateway.wire.routes import ROUTES, Form, Kind, Route
@@ -30,6 +31,15 @@ MAX_MODEL_CHARS = 256
 MAX_CHOICES = 128
 MAX_BRACKETS = 500_000  # objects and lists; those in texts count too, which code is full of
 MAX_OUTPUT_TOKENS = 2**31 - 1
+# What policy reads, sets or drops, and what it measures.
+_POLICYS = frozenset(
+    {
+        *(name for route in ROUTES.values() for name in route.named),
+        *(name for dialect in DIALECTS.values() for name in dialect.dropped),
+        *("messages", "prompt", "suffix", "input", "instructions", "system", "tools", "content"),
+        *("query", "queries", "documents", "items", "text_1", "text_2", "data_1", "data_2"),
+    }
+)
 _decoder = msgspec.json.Decoder()
 _encoder = msgspec.json.Encoder()
 
@@ -65,6 +75,7 @@ def parse(kind: Kind, raw: bytes) -> ParsedCall:
     """
     route = ROUTES[kind]
     body = _decode(raw)
+    _check_spelling(body)
     _check_unset(route, body)
     options = _object(body, "stream_options") if route.stream_options else {}
     stream = route.meter is not None and _flag(body, "stream", "stream")
@@ -195,6 +206,16 @@ def _decode(raw: bytes) -> dict[str, Any]:
     if isinstance(messages, list) and len(messages) > MAX_MESSAGES:
         raise invalid(f"messages holds more than {MAX_MESSAGES} messages", "messages")
     return body
+
+
+def _check_spelling(body: dict[str, Any]) -> None:
+    names = "".join(body)
+    if names.isascii() and names.islower():
+        return
+    for name in body:
+        plain = name.casefold()  # which also knows the signs that Go takes for a k and an s
+        if plain != name and plain in _POLICYS:
+            raise invalid(f"{name} must be written {plain}", name)
 
 
 def _check_unset(route: Route, body: dict[str, Any]) -> None:

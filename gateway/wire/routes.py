@@ -61,13 +61,15 @@ class Route:
     unset: tuple[str, ...] = ()  # fields that would tie a call to another one; they are refused
     puts: Mapping[str, object] = field(default_factory=dict)  # in every body
     # Keys that policy reads or sets; where one stands twice the engine gets our reading.
-    decided: tuple[bytes, ...] = field(init=False)
+    named: tuple[str, ...] = field(init=False)
+    decided: tuple[bytes, ...] = field(init=False)  # as they stand in a body
     generates: bool = field(init=False)
 
     def __post_init__(self) -> None:
         options = ("stream_options",) if self.stream_options else ()
         names = (*ALWAYS_DECIDED, *self.bounds, *self.sequences, *self.unset, *self.puts, *options)
         object.__setattr__(self, "generates", bool(self.bounds))
+        object.__setattr__(self, "named", names)
         object.__setattr__(self, "decided", tuple(b'"%s"' % name.encode() for name in names))
 
     def url(self, base: str) -> str:

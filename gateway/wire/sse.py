@@ -1,8 +1,9 @@
 """Server-sent events as bytes: where one ends, and what its data is.
 
-1. An event ends at an empty line; lines end in LF or CRLF, mixed as a proxy may leave them.
+1. An event ends at an empty line; lines end in LF or CRLF, mixed as a proxy may leave them, or in
+   CR alone.
 2. `data` may stand on several lines, with or without a space after the colon; a line that begins
-   with a colon is a comment.
+   with a colon is a comment. A byte order mark may stand before the first.
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import re
 
 MAX_EVENT_BYTES = 16 * 2**20
+BOM = b"\xef\xbb\xbf"
 _END = re.compile(rb"\n\r?\n")
+_ANY_END = re.compile(rb"\n\r?\n|\r\r")  # looks at each byte, which the other one need not
 _LONGEST_END = 3
 
 
@@ -21,12 +24,13 @@ class TooLarge(Exception):
 class Splitter:
     """Bytes in, any split; whole events out, each with the empty line that ends it."""
 
-    __slots__ = ("_held", "_scanned", "limit")
+    __slots__ = ("_end", "_held", "_scanned", "limit")
 
     def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
         self.limit = limit
         self._held = bytearray()
         self._scanned = 0  # no end begins before here
+        self._end = _END
 
     def __bool__(self) -> bool:
         return bool(self._held)
@@ -39,8 +43,10 @@ class Splitter:
         """
         held = self._held
         held += chunk
+        if self._end is _END and b"\r" in chunk:
+            self._end = _ANY_END
         events, start = [], 0
-        for end in _END.finditer(held, self._scanned):
+        for end in self._end.finditer(held, self._scanned):
             self._check(end.end() - start)
             events.append(bytes(held[start : end.end()]))
             start = end.end()
@@ -66,12 +72,13 @@ def data_of(event: bytes) -> bytes | None:
     """An event's data, its lines joined; None for comments and events without data."""
     lines = [line for line in event.splitlines() if line.startswith(b"data:")]
     if not lines:
-        return None
+        return data_of(event[len(BOM) :]) if event.startswith(BOM) else None
     return b"\n".join(line[6:] if line[5:6] == b" " else line[5:] for line in lines)
 
 
 def with_data(event: bytes, data: bytes) -> bytes:
     """The same event with other data, on one line; its other lines stay."""
     end = b"\r\n" if event.endswith(b"\r\n") else b"\n"
-    others = [line for line in event.splitlines() if line and not line.startswith(b"data:")]
+    lines = event.removeprefix(BOM).splitlines()
+    others = [line for line in lines if line and not line.startswith(b"data:")]
     return end.join([*others, b"data: " + data, b"", b""])

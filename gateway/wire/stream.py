@@ -48,6 +48,7 @@ class StreamMeter(Meter):
         "_choices_each",
         "_closed",
         "_final",
+        "_final_at",
         "_hide_final",
         "_hide_running",
         "_per_choice",
@@ -71,7 +72,8 @@ class StreamMeter(Meter):
         self._per_choice = dialect.usage_per_choice and expected > 1
         self._hide_final = not asked_usage
         self._hide_running = not asked_usage or (dialect.running_usage and not asked_running)
-        self._final: Usage | None = None
+        self._final: Usage | None = None  # of a frame of its own,
+        self._final_at = 0  # after so many tokens: of the whole only where no more came
         self._running: dict[int, Usage] = {}
         self._unread = b""  # the latest running usage of the one choice, not yet parsed
         self._closed: set[int] = set()  # choices whose last frame carried a usage
@@ -80,8 +82,11 @@ class StreamMeter(Meter):
     @property
     def usage(self) -> Usage | None:
         self._read_running()
-        if self._final is not None or not self._running:
-            return self._final
+        if self._final is not None:
+            more = self.tokens - self._final_at
+            return self._final._replace(completion=self._final.completion + more)
+        if not self._running:
+            return None
         seen = self._running.values()
         completion = sum(usage.completion for usage in seen)
         return Usage(
@@ -100,7 +105,10 @@ class StreamMeter(Meter):
 
     @property
     def usage_is_final(self) -> bool:
-        return self._final is not None or len(self._closed) >= self._expected
+        self._read_running()
+        if self._final is not None:
+            return self._final_at == self.tokens
+        return len(self._closed) >= self._expected
 
     def feed(self, chunk: bytes) -> bytes:
         if not self.done and not self._split and len(chunk) <= self._split.limit:
@@ -118,8 +126,7 @@ class StreamMeter(Meter):
         if data is None:
             return event
         if data.strip() == DONE:
-            self.done = True
-            return event
+            return self._done(event)
         frame = decode(data)
         return self._frame(event, frame) if isinstance(frame, dict) else event
 
@@ -162,7 +169,7 @@ class StreamMeter(Meter):
     def _read_running(self) -> None:
         unread, self._unread = self._unread, b""
         if unread and (usage := read_usage(decode(unread))) is not None:
-            self._running[0] = usage
+            self._running[0], self._final = usage, None
 
     def _frame(self, event: bytes, frame: dict[str, Any]) -> bytes:
         if (error := read_error(frame)) is not None:
@@ -190,12 +197,12 @@ class StreamMeter(Meter):
         if usage is None:
             return
         if present:
-            self._running[choice_index(present[0], 0)] = usage
+            self._running[choice_index(present[0], 0)], self._final = usage, None
             self._closed |= reasons.keys()
-        elif self._per_choice and self._final is not None:
-            self._final = _summed(self._final, usage)
-        else:
-            self._final = usage
+            return
+        if self._per_choice and self._final is not None:
+            usage = _summed(self._final, usage)
+        self._final, self._final_at = usage, self.tokens
 
 
 def _plain_events(chunk: bytes) -> int:

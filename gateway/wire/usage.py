@@ -56,6 +56,13 @@ class Report(NamedTuple):
     exact: bool
     finish_reasons: dict[int, str]  # by choice
     error: EngineError | None
+    readable: bool = True  # it is JSON, and an object or a list
+
+    @property
+    def is_refusal(self) -> bool:
+        """An error stands where the answer should: nothing tells of work that was done."""
+        ended_well = any(reason != "error" for reason in self.finish_reasons.values())
+        return self.error is not None and self.usage is None and not ended_well
 
 
 def decode(data: bytes) -> Any:
@@ -74,12 +81,17 @@ def read_body(data: bytes, dialect: Dialect) -> Report:
     """Of a whole answer, whatever its status."""
     body = decode(data)
     if not isinstance(body, dict):
-        return Report(None, True, {}, None)
+        return nothing_in(body)
     usage, reasons = read_usage(body.get("usage")), finish_reasons(body)
     exact = True
     if usage and dialect.usage_per_choice and (n := len(choices(body))) > 1:
         usage, exact = usage._replace(completion=usage.completion * n), False
     return Report(usage, exact, reasons, read_error(body))
+
+
+def nothing_in(body: Any) -> Report:
+    """Of what is no object: a list may be an answer, of texts' ranks for one."""
+    return Report(None, True, {}, None, readable=isinstance(body, list))
 
 
 def read_usage(given: Any) -> Usage | None:

@@ -77,6 +77,32 @@ async def told(*pieces: bytes, pause_s: float = 0.0, by: Any = app) -> bytes:
             writer.close()
 
 
+WISH = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
+FRAMED = b"Content-Length: 3\r\n\r\nabc"
+IN_CHUNKS = b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+LAST = START + b"Connection: close\r\n\r\n"
+
+
+@pytest.mark.parametrize("wish", [WISH, WISH.replace(b"h2c", b"websocket"), WISH.lower()])
+@pytest.mark.parametrize("body", [FRAMED, IN_CHUNKS])
+@pytest.mark.parametrize("size", [1, 50, 10_000])
+async def test_a_wish_for_another_protocol_is_passed_over(
+    wish: bytes, body: bytes, size: int
+) -> None:
+    """Java's client sends one with each call, and the body with it."""
+    sent = (START + wish + body) * 2 + LAST
+    answers = await told(*[sent[at : at + size] for at in range(0, len(sent), size)])
+    first, second, last = answers.split(b"HTTP/1.1 200 OK")[1:]
+    assert (first[-1:], second[-1:], last[-1:]) == (b"3", b"3", b"0")
+
+
+@pytest.mark.parametrize(
+    "rest", [b"Host: y\r\n" + FRAMED, b"Content-Length: 1\r\n" + IN_CHUNKS, b"X-A: b\x00\r\n\r\n"]
+)
+async def test_a_wish_takes_no_check_away(rest: bytes) -> None:
+    assert (await told(START + WISH + rest)).startswith(b"HTTP/1.1 400")
+
+
 async def test_a_trailer_is_no_header() -> None:
     """A key, a lane or a forwarded address behind the body passes by what a proxy looks at."""
     head = START + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"

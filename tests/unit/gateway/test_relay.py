@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 import pytest
+from structlog.testing import capture_logs
 
 from gateway import relay
 from gateway.upstream.client import EngineClient
+from gateway.wire.routes import ROUTES, Kind
 from tests.unit.gateway.cast import A, B, snapshot
 from tests.unit.gateway.world import SSE, Stream, World, full_stream, streamed, whole
 from tests.unit.wire.frames import DONE, counts, event, finish, role, token, usage
@@ -227,10 +231,90 @@ async def test_a_whole_answer_to_a_streaming_call_passes_whole() -> None:
     assert world.record.usage_source == "engine"
 
 
-async def test_a_stream_that_nobody_asked_for_passes_whole_and_untouched() -> None:
-    caller = await World().ask(streamed(*full_stream()))
-    assert caller.body == b"".join(full_stream())
-    assert caller.headers["content-length"] == str(len(caller.body))
+PAGE = {"content-type": "text/html; charset=utf-8"}
+NO_ANSWERS: dict[str, Callable[[], httpx.Response]] = {
+    "a login page": lambda: httpx.Response(200, headers=PAGE, stream=Stream(b"<html>Sign in")),
+    "nothing": lambda: httpx.Response(200, stream=Stream()),
+    "half an answer": lambda: httpx.Response(200, stream=Stream(b'{"choices": [')),
+    "a text": lambda: httpx.Response(200, json="Hi"),
+    "an error": lambda: httpx.Response(200, json={"error": {"message": "CUDA", "code": 500}}),
+    "a flat error": lambda: httpx.Response(200, json={"object": "error", "message": "CUDA"}),
+}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("kind", ROUTES)
+@pytest.mark.parametrize("sent", NO_ANSWERS)
+async def test_what_is_no_answer_is_a_failed_engine_whatever_its_status(
+    sent: str, kind: Kind, stream: bool
+) -> None:
+    world = World()
+    streams = stream and ROUTES[kind].meter is not None
+    caller = await world.ask(NO_ANSWERS[sent](), NO_ANSWERS[sent](), kind=kind, stream=streams)
+    code = caller.error["type" if kind == "messages" else "code"]
+    assert (caller.status, code) == (502, "api_error" if kind == "messages" else "engine_error")
+    assert (len(world.asked), world.record.cost, world.is_empty) == (2, 0, True)
+    assert world.record.finish_reason == "error"
+    assert "CUDA" not in caller.body.decode(), "an engine's own words are not the caller's business"
+
+
+async def test_who_gets_no_answer_is_served_by_another_engine() -> None:
+    world = World()
+    caller = await world.ask(NO_ANSWERS["a login page"](), whole())
+    assert (caller.status, world.record.usage_source) == (200, "engine")
+    failed, answered = world.heard
+    assert {failed[0], answered[0]} == {A, B}
+    assert (failed[1], answered[1]) == ("failed", "answered")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [({"message": "no such tool", "code": 400}, 400), ({"message": "busy", "code": 429}, 503)],
+)
+async def test_an_error_under_a_200_is_what_its_code_says(error: Any, status: int) -> None:
+    world = World(snapshot(pool=ALONE))
+    caller = await world.ask(httpx.Response(200, json={"error": error}))
+    assert (caller.status, world.record.cost) == (status, 0)
+
+
+async def test_a_response_that_failed_costs_nothing() -> None:
+    world = World(snapshot(pool=ALONE))
+    said = {"status": "failed", "error": {"code": "server_error", "message": "CUDA"}, "usage": None}
+    caller = await world.ask(httpx.Response(200, json=said), kind="responses")
+    assert (caller.status, world.record.cost) == (502, 0)
+
+
+async def test_a_list_is_an_answer_and_so_is_one_whose_error_is_null() -> None:
+    ranks = [{"index": 0, "score": 0.5}]
+    caller = await World().ask(httpx.Response(200, json=ranks), kind="rerank")
+    assert (caller.status, json.loads(caller.body)) == (200, ranks)
+    assert (await World().ask(whole(error=None))).status == 200
+
+
+async def test_a_stream_that_nobody_asked_for_is_no_answer() -> None:
+    world = World(snapshot(pool=ALONE))
+    caller = await world.ask(streamed(*full_stream()))
+    assert (caller.status, world.record.cost) == (502, 0)
+    assert "not JSON (text/event-stream)" in caller.error["message"]
+
+
+@pytest.mark.parametrize("code", ["²", "٤٢٩", "9" * 5000, "", None, 4.29, [429]])
+async def test_an_error_code_may_be_anything(code: Any) -> None:
+    world = World(snapshot(pool=ALONE))
+    broken = streamed(event({"error": {"message": "x", "code": code}}))
+    with capture_logs() as lines:
+        caller = await world.ask(broken, stream=True)
+    assert (caller.status, world.record.cost) in ((502, 0), (503, 0))
+    assert [line["event"] for line in lines if line["event"] == "request failed"] == []
+
+
+@pytest.mark.parametrize("done", [DONE, b"data:[DONE]\n\n", b"data: [DONE]\r\n\r\n"])
+@pytest.mark.parametrize("together", [True, False])
+async def test_no_done_follows_an_error(done: bytes, together: bool) -> None:
+    broken = event({"error": {"message": "CUDA"}})
+    last = [broken + done] if together else [broken, done]
+    caller = await World().ask(streamed(role(), token(), *last), stream=True)
+    assert caller.body == role() + token() + broken
 
 
 async def test_a_whole_answer_that_says_nothing_of_usage_is_estimated() -> None:

@@ -165,6 +165,7 @@ class World:
         self.replies: list[Reply | Engine] = []
         self.down: set[str] = set()
         self.unreachable: list[str] = []
+        self.heard: list[tuple[str, str]] = []  # what answers said of their endpoints
         self.journal = Journal(self.log)
         self.accounts = LocalAccounts()
         self.scheduler = LocalScheduler(scheduler_config(policy))
@@ -177,6 +178,7 @@ class World:
                 b"salt",
                 lambda pool, url: url not in self.down,
                 lambda pool, url: self.unreachable.append(url),
+                lambda pool, url, what: self.heard.append((url, what)),
             ),
             self.estimates,
             self.journal,  # type: ignore[arg-type]

@@ -3,15 +3,17 @@
 import json
 import subprocess
 import sys
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.dialects import DIALECTS
 from gateway.errors import ApiError, Outcome
 from gateway.wire.request import ParsedCall, parse
 from gateway.wire.routes import Kind
+from tests.unit.gateway.world import ASKED
 
 HELLO = [{"role": "user", "content": "Hello"}]
 
@@ -269,3 +271,27 @@ def test_no_object_raises_anything_else(kind: Kind, fields: dict[str, Any]) -> N
         assert call.prompt_bytes >= 0
     else:
         assert call is Outcome.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+@pytest.mark.parametrize(
+    "name", ["Model", "MAX_TOKENS", "max_to\u212aens", "N", "Priority", "\u017ftream", "Messages"]
+)
+def test_a_key_of_policy_s_in_other_letters_is_refused_by_name(kind: Kind, name: str) -> None:
+    """Engines in Go would take it for that key, and the last of the two for its value."""
+    with pytest.raises(ApiError) as refused:
+        parse(kind, json.dumps({"model": "m", **ASKED[kind], name: 9}).encode())
+    assert refused.value.param == name
+    assert f"must be written {name.casefold()}" in refused.value.message
+
+
+def test_no_caller_may_spell_a_dropped_field_otherwise() -> None:
+    for dialect in DIALECTS.values():
+        for name in dialect.dropped:
+            with pytest.raises(ApiError):
+                parse("chat", json.dumps({**ASKED["chat"], "model": "m", name.upper(): 1}).encode())
+
+
+def test_other_names_may_be_written_as_one_likes() -> None:
+    own = {"userId": 1, "É": 2, "\u212a": 3, "": 4, "7": 5}
+    assert parse("chat", json.dumps({"model": "m", **ASKED["chat"], **own}).encode()).model == "m"

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from gateway.errors import ApiError, Outcome
+from gateway.wire import sse
 from gateway.wire.usage import Usage
+from tenants.core.snapshot import EngineKind
 from tests.unit.wire.frames import (
     DONE,
     counts,
@@ -231,7 +233,7 @@ def test_an_error_inside_a_stream_is_seen_and_passed_on() -> None:
     beside = token(error={"message": "CUDA error"})
     for bad in (broken, beside):
         metered = meter()
-        assert run(metered, [token(), bad, DONE]) == token() + bad + DONE
+        assert run(metered, [token(), bad, DONE]) == token() + bad, "no DONE: it was not done"
         assert metered.error is not None
         assert metered.error.message == "CUDA error"
         assert not metered.finish().complete
@@ -340,3 +342,40 @@ def test_many_events_may_pass_the_bound_together() -> None:
     metered.feed(token())
     assert metered.feed(token() * 50) == token() * 50
     assert metered.tokens == 51
+
+
+def test_a_usage_that_comes_before_the_end_is_of_what_came_before_it() -> None:
+    """Some engines tell in frames of their own as they go; some tell the prompt first."""
+    metered = meter("openai")
+    run(metered, [usage(10, 0), token() * 3, finish(), DONE])
+    assert (metered.usage, metered.usage_is_final) == (Usage(10, 0, 3), False)
+    metered = meter("openai")
+    run(metered, [token(), usage(10, 4), token(), usage(10, 8), token(), token()])
+    assert (metered.usage, metered.usage_is_final) == (Usage(10, 0, 10), False)
+    metered = meter("openai")
+    run(metered, [token(), usage(10, 4), token(), finish(), usage(10, 8), DONE])
+    assert (metered.usage, metered.usage_is_final) == (Usage(10, 0, 8), True)
+
+
+@pytest.mark.parametrize("kind", ["vllm", "openai"])
+def test_of_two_ways_to_tell_usage_the_later_counts(kind: EngineKind) -> None:
+    metered = meter(kind)
+    frames = [token(usage=counts(10, 1)), token(usage=counts(10, 2))]
+    run(metered, [usage(10, 0), *frames, finish(usage=counts(10, 2)), DONE])
+    assert (metered.usage, metered.usage_is_final) == (Usage(10, 0, 2), True)
+
+
+def test_lines_may_end_in_cr_and_a_mark_may_stand_first() -> None:
+    stream = PLAIN + usage(12, 34) + DONE
+    for written in (stream.replace(b"\n", b"\r"), sse.BOM + stream):
+        for size in (1, 7, len(written)):
+            metered = meter("openai", asked=True)
+            pieces = [written[at : at + size] for at in range(0, len(written), size)]
+            assert run(metered, pieces) == written
+            assert (metered.usage, metered.tokens, metered.done) == (Usage(12, 0, 34), 2, True)
+
+
+def test_usage_is_cut_out_of_the_first_event_of_a_marked_stream() -> None:
+    metered = meter("openai")
+    assert run(metered, [sse.BOM + finish(usage=counts(5, 2)), DONE]) == sse.BOM + finish() + DONE
+    assert metered.usage == Usage(5, 0, 2)
