@@ -89,6 +89,7 @@ def neighbours(watch: Watch) -> Board:
         "who": who,
         "case": case,
         "sentence": sentence(case, watch, total),
+        "remedy": remedy(case, watch.document),
         "rows": rows(case, watch),
         "total": total,
         "names": [each.name for each in watch.document.tenants],
@@ -186,8 +187,7 @@ def sentence(case: Case, watch: Watch, total: Total | None) -> str:
         return _did_not_wait(who, watch.span, total)
     lanes = " and ".join(sorted(case.lanes))
     told = f"Between {_clock(first, last)} {who} waited {_waited(case.waited_s)} in {lanes}"
-    limit = own_limit(who, watch.document)
-    if limit and case.running_s / case.waiting_s >= OWN_LIMIT * limit:
+    if limit := _at_own_limit(case, watch.document):
         return f"{told}; meanwhile it had all {limit} requests running that its own limit allows."
     if not case.units:
         return f"{told}; nothing was served meanwhile: look at the pool's endpoints."
@@ -199,6 +199,29 @@ def sentence(case: Case, watch: Watch, total: Total | None) -> str:
     if case.share(who) - case.entitled(who) >= NOTICEABLE:
         return f"{told}: it asked for more."
     return f"{told}, and nobody got far beyond what they give: there was more work than capacity."
+
+
+def remedy(case: Case, document: Document) -> tuple[str, list[str]]:
+    """What to change, and whose limits and weight that are; nothing where policy is not why."""
+    who, worst = case.tenant, case.worst
+    if not case.units:
+        return "", []
+    if _at_own_limit(case, document):
+        return f"What helps: more “running at once” for {who}.", [who]
+    if worst is not None:
+        helps = (
+            f"What helps: less “running at once” for {worst}, since what runs is not taken back, "
+            f"or more weight for {who}. Then look here again: a change holds within a second."
+        )
+        return helps, [worst, who]
+    return f"What helps: another endpoint of its pool, or more weight for {who}.", [who]
+
+
+def _at_own_limit(case: Case, document: Document) -> int | None:
+    """The limit on what it runs at once, where that is what held it back."""
+    limit = own_limit(case.tenant, document)
+    full = limit and case.running_s / case.waiting_s >= OWN_LIMIT * limit
+    return limit if full else None
 
 
 def _got(case: Case, name: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import getpass
 import json
+import os
 import sys
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -41,6 +42,8 @@ class ActionCommand(BaseCommand):
             act(options)
         except PolicyRefused as refused:
             self.refuse_issues(refused, options)
+        except BrokenPipeError:  # `| head`: the reader has enough
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         except OSError as error:
             known = error.filename and error.strerror
             self.refuse(f"{error.filename}: {error.strerror}" if known else str(error), options)

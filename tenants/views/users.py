@@ -75,7 +75,9 @@ def rights(request: HttpRequest, person: Any) -> dict[str, bool]:
 
 
 def create(request: HttpRequest) -> HttpResponse:
-    form = with_tenants(UserForm(request.POST or None))
+    of = request.GET.get("tenant", "")  # of the tenant's page, whose people it lists
+    initial = {"tenant": of, "role": "tenant-admin"} if of else None
+    form = with_tenants(UserForm(request.POST or None, initial=initial))
     if request.method == "POST" and form.is_valid():
         asked = form.part()
         try:

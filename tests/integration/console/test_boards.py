@@ -310,6 +310,9 @@ def test_the_neighbour_that_held_the_capacity_is_named_with_its_units(db: None) 
         "of the 1.2 M units served meanwhile hooli got 71%, where lanes and weights give it "
         "50%."
     )
+    helps, whose = told["remedy"]
+    assert helps.startswith("What helps: less “running at once” for hooli")
+    assert whose == ["hooli", "acme"]
     assert [(row["name"], row["units"]) for row in told["rows"]] == [
         ("hooli", 852_000.0),
         ("acme", 348_000.0),
@@ -350,6 +353,10 @@ def test_where_nobody_held_too_much_it_says_so(db: None) -> None:
         "it got 51% itself, where lanes and weights give it 50%, and nobody got far beyond what "
         "they give: there was more work than capacity."
     )
+    assert judged("acme")["remedy"] == (
+        "What helps: another endpoint of its pool, or more weight for acme.",
+        ["acme"],
+    )
 
 
 def test_who_held_it_itself_is_told_so(db: None) -> None:
@@ -364,11 +371,14 @@ def test_who_is_held_back_by_its_own_limit_is_told_so(db: None) -> None:
     """initech may run 8 at once."""
     minute(0, "initech", queued_s=60.0, waiting_s=60.0, running_s=480.0, served=500.0)
     minute(0, "hooli", served=900.0)
-    assert "all 8 requests running that its own limit allows" in judged("initech")["sentence"]
+    told = judged("initech")
+    assert "all 8 requests running that its own limit allows" in told["sentence"]
+    assert told["remedy"] == ("What helps: more “running at once” for initech.", ["initech"])
 
 
 def test_who_did_not_wait_is_sent_to_the_model(db: None) -> None:
     assert judged("globex")["sentence"].startswith("globex sent nothing in")
+    assert judged("globex")["remedy"] == ("", [])
     builders.seed_usage(AT + timedelta(minutes=20), hours=0.5)
     assert "so look at the model and its engines" in judged("globex")["sentence"]
 
@@ -380,4 +390,5 @@ def test_the_view_is_one_click_from_the_overviews_slow_list(admin: Client) -> No
     assert 'href="/watch/neighbours/?tenant=umbrella&amp;range=1h"' in text
     page = admin.get("/watch/neighbours/?tenant=initech&range=1h")
     assert "initech waited" in page.content.decode()
+    assert 'href="/tenants/initech/edit/">Edit initech</a>' in page.content.decode()
     assert page.context["charts"][0].figure["data"]

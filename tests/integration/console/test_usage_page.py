@@ -231,6 +231,16 @@ def test_what_would_be_refused_again_is_told_as_that(
     assert said in text_of(as_("tenant-viewer"), f"/usage/?request={row.request_id}")
 
 
+def test_a_request_that_a_gateway_lost_says_what_is_known_of_it(
+    as_: Callable[[str], Client],
+) -> None:
+    row = refused("gateway_restart", status=500, finish_reason="error", e2e_ms=0.0)
+    text = text_of(as_("tenant-viewer"), f"/usage/?request={row.request_id}")
+    assert "The gateway was restarted while it ran; its use is an estimate." in text
+    assert "how long it took is not known" in text
+    assert "<dt>Limit</dt>" not in text
+
+
 def test_each_request_is_drawn_as_what_became_of_it(
     as_: Callable[[str], Client], admin: Client
 ) -> None:

@@ -64,6 +64,14 @@ def test_somebody_new_gets_a_one_time_password_and_chooses_their_own(admin: Clie
     assert sign_in(Client(), "nina", OWN).status_code == 302
 
 
+def test_somebody_new_of_a_tenant_is_made_from_its_page(admin: Client) -> None:
+    tenant = text_of(admin.get("/tenants/globex/"))
+    assert 'href="/new/user/?tenant=globex">New user</a>' in tenant
+    assert '<a href="/users/bob/">bob</a>' in text_of(admin.get("/tenants/globex/"))
+    form = admin.get("/new/user/?tenant=globex").context["form"]
+    assert (form["tenant"].value(), form["role"].value()) == ("globex", "tenant-admin")
+
+
 def test_a_user_that_cannot_be_is_refused_at_the_field(admin: Client) -> None:
     answer = admin.post("/new/user/", {"username": "nina", "role": "tenant-viewer"})
     assert "needs a tenant" in text_of(answer)

@@ -51,6 +51,21 @@ def applied(db: None, file: Path) -> Path:
     return file
 
 
+class GoneReader(io.StringIO):
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_a_reader_that_has_seen_enough_is_no_refusal(
+    applied: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    err = io.StringIO()
+    with (tmp_path / "stdout").open("w") as stdout:
+        monkeypatch.setattr(sys, "stdout", stdout)
+        call_command("policy", "history", stdout=GoneReader(), stderr=err)
+    assert err.getvalue() == ""
+
+
 def test_apply_puts_a_file_in_force_once(file: Path) -> None:
     first = run("policy", "apply", str(file), "--reason", "first", "--author", "ann")
     assert (first.status, first.err) == (0, "")
