@@ -90,12 +90,9 @@ def output_ceiling(tenant: TenantPolicy, call: ParsedCall) -> int | None:
     """
     if not call.route.generates:
         return None
-    most, asked, field = (
-        tenant.limits.max_output_tokens,
-        call.max_output_tokens,
-        call.route.bounds[0],
-    )
+    most, asked = tenant.limits.max_output_tokens, call.max_output_tokens
     if most is not None and asked is not None and asked > most:
+        field = next(name for name in call.route.bounds if call.body.get(name) == asked)
         raise ApiError(
             Outcome.OUTPUT_LIMIT_EXCEEDED,
             f"{field} is {asked}; tenant '{tenant.name}' may ask for at most {most} "

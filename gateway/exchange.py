@@ -77,16 +77,22 @@ class Exchange:
                 raise HungUp
             part: bytes = message.get("body", b"")
             size += len(part)
-            if size > most:
+            parts.append(part)
+            more = message.get("more_body", False)
+            if size > most or (more and len(parts) == 1 and self._length() > most):
                 raise ApiError(
                     Outcome.REQUEST_TOO_LARGE, f"The body is larger than {most} bytes, the limit."
                 )
-            parts.append(part)
-            if not message.get("more_body", False):
+            if not more:
                 alarm.lift()
                 self._is_whole = True
                 return parts[0] if len(parts) == 1 else b"".join(parts)
             take(len(part))
+
+    def _length(self) -> int:
+        """Of the body, as its caller told; 0 where it did not."""
+        told = next((value for name, value in self.headers if name == b"content-length"), b"")
+        return int(told) if told.isdigit() else 0
 
     async def _part(self, task: asyncio.Task[Any], size: int) -> Message:
         cancels = task.cancelling()

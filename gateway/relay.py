@@ -61,12 +61,13 @@ class Relay:
         """Raises:
         ApiError: the answer failed before any of it was sent.
         """
-        if is_compressed(answer):
-            raise ApiError(Outcome.ENGINE_ERROR, "The engine compressed its answer, unasked.")
         self._run.answering = True
         kind = content_type(answer)
         self._exchange.expect_read_by(self._deadline + UNREAD_S)
         try:
+            if is_compressed(answer):
+                said = "The engine compressed its answer, unasked."
+                raise EngineFailed(Outcome.ENGINE_ERROR, said)
             if self._call.stream and kind.startswith(b"text/event-stream"):
                 await self._stream(answer)
             else:

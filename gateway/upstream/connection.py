@@ -153,6 +153,8 @@ class Connection(asyncio.Protocol):
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
         self._is_interim = status < 200
+        if status < 100:
+            raise httpx.RemoteProtocolError("no such status")
         if status == 101:
             raise httpx.RemoteProtocolError("protocol switched unasked")
         if self._is_interim or self._exchange is None:

@@ -199,7 +199,10 @@ def _decode(raw: bytes) -> dict[str, Any]:
     except RecursionError:
         raise invalid("the body is nested too deeply") from None
     except ValueError as error:  # msgspec.DecodeError, UnicodeDecodeError
-        raise invalid(f"the body is not valid JSON: {error}") from None
+        halved = b"\\ud" in raw or b"\\uD" in raw
+        known = "truncated" in str(error) and halved  # which is what msgspec calls that
+        said = "a text may hold half of a surrogate pair" if known else error
+        raise invalid(f"the body is not valid JSON: {said}") from None
     if not isinstance(body, dict):
         raise invalid("the body must be a JSON object")
     messages = body.get("messages")

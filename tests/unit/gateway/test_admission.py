@@ -69,6 +69,14 @@ LIMITED = snapshot(alice={"limits": {"max_input_tokens": 100, "max_output_tokens
             "max_tokens is 51; tenant 'alice' may ask for at most 50 (max_output_tokens)",
             "max_tokens",
         ),
+        (
+            lambda: output_ceiling(
+                who(LIMITED).tenant, chat(max_tokens=5, max_completion_tokens=51)
+            ),
+            Outcome.OUTPUT_LIMIT_EXCEEDED,
+            "max_completion_tokens is 51; tenant 'alice' may ask for at most 50",
+            "max_completion_tokens",
+        ),
     ],
 )
 def test_a_refusal_names_the_limit_its_value_and_the_field(

@@ -14,12 +14,13 @@ from gateway.exchange import LOST, Exchange, HungUp, Message
 class Line:
     """A server's side: what the caller sends, and what it was sent."""
 
-    def __init__(self, *messages: Message) -> None:
+    def __init__(self, *messages: Message, length: bytes = b"") -> None:
         self.incoming: asyncio.Queue[Message] = asyncio.Queue()
         self.sent: list[Any] = []
         for message in messages:
             self.incoming.put_nowait(message)
-        self.exchange = Exchange({"headers": []}, self.incoming.get, self.send)
+        headers = [(b"content-length", length)] if length else []
+        self.exchange = Exchange({"headers": headers}, self.incoming.get, self.send)
 
     async def send(self, message: Message) -> None:
         self.sent.append(message)
@@ -53,6 +54,14 @@ async def test_what_is_too_large_in_parts_is_refused_before_it_is_all_there() ->
     line = Line(part(b"x" * 6, True), part(b"x" * 6, True))  # and the rest never comes
     with pytest.raises(ApiError):
         await line.exchange.body(10)
+
+
+async def test_what_says_that_it_is_too_large_is_refused_at_its_first_part() -> None:
+    with pytest.raises(ApiError, match="larger than 10 bytes"):
+        await Line(part(b"x", True), length=b"11").exchange.body(10)
+    for length in (b"10", b"", b"-1", b"eleven"):
+        line = Line(part(b"x", True), part(b"x"), length=length)
+        assert await line.exchange.body(10) == b"xx"
 
 
 async def test_a_caller_that_leaves_while_it_sends_has_hung_up() -> None:

@@ -335,6 +335,13 @@ async def test_a_compressed_answer_is_no_answer_as_nobody_could_read_it(stream: 
     assert (world.record.cost, squeezed.is_closed, world.is_empty) == (0, True, True)
 
 
+async def test_who_gets_a_compressed_answer_is_served_by_another_engine() -> None:
+    squeezed = httpx.Response(200, headers={"content-encoding": "br"}, stream=Stream(b"x"))
+    world = World()
+    assert (await world.ask(squeezed, whole())).status == 200
+    assert [what for _, what in world.heard] == ["failed", "answered"]
+
+
 async def test_a_whole_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(relay, "MAX_ANSWER_BYTES", 100)
     world = World(snapshot(pool=ALONE))

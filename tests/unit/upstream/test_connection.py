@@ -177,6 +177,14 @@ def test_a_switch_of_protocols_is_refused(bench: Bench) -> None:
     assert bench.socket.aborted
 
 
+def test_a_status_that_is_none_is_refused(bench: Bench) -> None:
+    exchange = bench.start()
+    bench.hear(b"HTTP/1.1 000 Odd\r\nContent-Length: 0\r\n\r\n")
+    with pytest.raises(httpx.RemoteProtocolError, match="no such status"):
+        bench.read(exchange)
+    assert bench.socket.aborted
+
+
 @pytest.mark.parametrize("interim", [b"HTTP/1.1 102 P\r\nX: aaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n\r\n"])
 def test_interim_heads_count_toward_the_limit(bench: Bench, interim: bytes) -> None:
     exchange = bench.start()

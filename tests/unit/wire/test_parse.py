@@ -295,3 +295,10 @@ def test_no_caller_may_spell_a_dropped_field_otherwise() -> None:
 def test_other_names_may_be_written_as_one_likes() -> None:
     own = {"userId": 1, "É": 2, "\u212a": 3, "": 4, "7": 5}
     assert parse("chat", json.dumps({"model": "m", **ASKED["chat"], **own}).encode()).model == "m"
+
+
+@pytest.mark.parametrize("text", ["\\ud800", "\\uDC00", "\\ud83d\\u0041"])
+def test_half_of_a_surrogate_pair_is_named(text: str) -> None:
+    body = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}' % text.encode()
+    assert "surrogate" in refusal("chat", body).message
+    assert "surrogate" not in refusal("chat", b'{"model": "m", "messages": [').message
