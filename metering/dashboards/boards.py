@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,11 @@ from django_htmx.middleware import HtmxDetails
 from metering.counting import SKETCHES
 from metering.dashboards import assets, charts, ranges
 from metering.dashboards.budgets_board import budgets_board
+from metering.dashboards.charts import Chart
 from metering.dashboards.lanes_board import lanes_board
 from metering.dashboards.latency import latency
 from metering.dashboards.neighbours import neighbours
-from metering.dashboards.overview import overview
+from metering.dashboards.overview import overview, tenants_table
 from metering.dashboards.pools_board import pools_board
 from metering.dashboards.refusals import refusals
 from metering.dashboards.watching import WAITS, Board, Filters, Watch
@@ -38,12 +39,20 @@ class Kind:
     legend: str = "ink"  # whose colours the charts have in common
     ranged: bool = True  # False: it is about this moment
     sketches: tuple[str, ...] = ()
+    tables: Mapping[str, Callable[[Watch], Chart]] | None = None  # as CSV only
 
 
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("overview", "Overview", overview, ("tenant", "lane", "pool"), sketches=WAITS),
+        Kind(
+            "overview",
+            "Overview",
+            overview,
+            ("tenant", "lane", "pool"),
+            sketches=WAITS,
+            tables={"tenants": tenants_table},
+        ),
         Kind("latency", "Latency", latency, ("tenant", "lane", "pool"), sketches=SKETCHES),
         Kind("throttles", "Throttles", refusals, ("tenant", "lane", "pool")),
         Kind("lanes", "Lanes", lanes_board, ("lane", "pool"), "lane_ink"),
@@ -64,8 +73,10 @@ def board(request: HttpRequest, name: str = "overview") -> HttpResponse:
     document, at = policy.current_document(), timezone.now()
     given = {field: request.GET.get(field, "").strip() for field in kind.filters}
     watch = Watch(ranges.chosen(request.GET, at), Filters(**given), document, at, kind.sketches)
-    made = kind.make(watch)
     wanted = request.GET.get("csv")
+    if table := (kind.tables or {}).get(wanted or ""):
+        return charts.as_csv(table(watch), f"fairlane-{name}")
+    made = kind.make(watch)
     if wanted is not None:
         return _csv(made, wanted, name)
     return _page(request, kind, watch, made)
@@ -87,6 +98,7 @@ def _page(request: HttpRequest, kind: Kind, watch: Watch, made: Board) -> HttpRe
         "choices": choices(kind, watch.document, watch.filters),
         "unknown": unknown(watch.document, watch.filters.tenant),
         "presets": ranges.RANGES.values(),
+        "months": ranges.months(watch.at),
         "query": watch.query,
         "charts": made.charts,
         "legend": legend(kind, watch, made),

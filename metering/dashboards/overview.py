@@ -18,9 +18,10 @@ from metering.core.alert_kinds import Rule
 from metering.dashboards import figures, live, ranges, state
 from metering.dashboards.charts import Chart
 from metering.dashboards.fairness import Fairness, fairness
+from metering.dashboards.usage import Line, csv_of
 from metering.dashboards.watching import MOST, Board, Watch
 from metering.models import Alert
-from metering.selectors import Share
+from metering.selectors import Share, shares_of
 from tenants.core.document import Document
 
 MOST_SLOW = 5
@@ -54,6 +55,14 @@ def overview(watch: Watch) -> Board:
         "slow": slow(watch, fair),
     }
     return Board([*token_charts(watch), entitled_chart(watch, fair), *wait_charts(watch)], context)
+
+
+def tenants_table(watch: Watch) -> Chart:
+    """Every tenant's use and its money, for whoever writes bills."""
+    tallies = ("ends", "throttled", "money")
+    found = watch.reading.totals(("tenant",), watch.where, tallies)
+    totals = {name: total for (name,), total in found.items()}
+    return csv_of("tenant", [Line(each, totals[each.name]) for each in shares_of(totals)])
 
 
 def alerts(document: Document) -> list[tuple[Alert, Rule | None, tuple[str, str] | None]]:

@@ -136,6 +136,19 @@ def between(since: datetime, until: datetime, at: datetime) -> Span:
     return Span("", f"the range {first} – {last}", since, until, step, 30 if until > at else 0)
 
 
+def months(at: datetime) -> list[tuple[str, str]]:
+    """This month and the one before on the viewer's clock: label and address."""
+    first = at.astimezone(get_current_timezone()).replace(
+        day=1, hour=0, minute=0, second=0, microsecond=0
+    )
+    before = (first - DAY).replace(day=1)  # by the clock on the wall: midnight again
+    found = (("this month", first, at), ("last month", before, first))
+    return [
+        (label, urlencode({"since": stamp(since), "until": stamp(until)}))
+        for label, since, until in found
+    ]
+
+
 def moments(asked: Mapping[str, str], at: datetime) -> tuple[datetime, datetime]:
     """Raises: ValueError, which names the field, its value and what it takes."""
     until = moment("until", asked["until"]) if asked.get("until") else at

@@ -35,7 +35,8 @@ def usage(request: HttpRequest) -> HttpResponse:
         return csv(context, wanted, name)
     shown = "" if who.confined else f"tenant={name}&"
     context |= {"name": name, "names": names, "span": span, "query": f"{shown}{span.query}"}
-    context |= {"presets": ranges.RANGES.values(), "plotly_js": assets.address(), "own": shown}
+    context |= {"presets": ranges.RANGES.values(), "months": ranges.months(at), "own": shown}
+    context |= {"plotly_js": assets.address()}
     context |= {"keys": policy.keys(name).filter(revoked_at=None)[:SHOWN_KEYS]}
     context |= {"hide_tenant": True, "key_editor": who.can_for("keys.edit", name)}
     context |= {"unknown": unknown(document, name)}

@@ -18,6 +18,7 @@ from django.test import Client
 from django.utils import timezone
 
 from metering import alerts
+from metering.dashboards import ranges
 from metering.models import GatewaySample, UsageRow
 from tenants import services
 from tests import builders
@@ -229,6 +230,28 @@ def test_what_would_be_refused_again_is_told_as_that(
 ) -> None:
     row = refused("tenant:acme/hourly", **fields)
     assert said in text_of(as_("tenant-viewer"), f"/usage/?request={row.request_id}")
+
+
+def test_the_bill_of_all_tenants_is_one_table(admin: Client) -> None:
+    """For charge-back: of last month, say; it agrees with each tenant's own page."""
+    builders.seed_usage(AT, hours=1.0)
+    lines = admin.get(f"/?{RANGE}&csv=tenants").content.decode().splitlines()
+    assert lines[0] == (
+        "tenant,requests,throttled,prompt_tokens,cached_tokens,completion_tokens,cost,money"
+    )
+    table = {line.split(",")[0]: line.split(",")[1:] for line in lines[1:]}
+    share = admin.get(f"/usage/?{RANGE}&tenant=globex").context["share"]
+    assert table["globex"][:2] == [str(share.requests), str(share.throttled)]
+    assert float(table["globex"][5]) == pytest.approx(share.cost)
+
+
+def test_a_month_is_one_click_on_the_viewers_clock(admin: Client) -> None:
+    with timezone.override("America/New_York"):
+        now, last = ranges.months(datetime(2026, 11, 5, 12, 0, tzinfo=UTC))
+    assert now == ("this month", "since=2026-11-01T04%3A00Z&until=2026-11-05T12%3A00Z")
+    assert last == ("last month", "since=2026-10-01T04%3A00Z&until=2026-11-01T04%3A00Z")
+    for page in ("/", "/usage/?tenant=globex&", "/watch/throttles/"):
+        assert ">last month</a>" in text_of(admin, page), page
 
 
 def test_a_request_that_a_gateway_lost_says_what_is_known_of_it(
