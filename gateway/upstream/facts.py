@@ -98,7 +98,7 @@ def _facts(model: str, listed: dict[str, Any], version: Any, by_priority: bool |
     data = listed.get("data")
     models = [m for m in data if isinstance(m, dict)] if isinstance(data, list) else []
     lengths = [_context(m) for m in models]
-    version = version[:MAX_VERSION_CHARS] if isinstance(version, str) else ""
+    version = _shown(version)[:MAX_VERSION_CHARS] if isinstance(version, str) else ""
     own = next((m for m in models if _is(m, model)), models[0] if len(models) == 1 else NOTHING)
     identity = {name: own[name] for name in MODEL_FACTS if own.get(name) is not None}
     return Facts(
@@ -122,8 +122,16 @@ def _is(model: dict[str, Any], name: str) -> bool:
     return model.get("id") == name or (isinstance(aliases, list) and name in aliases)
 
 
+def _shown(words: str) -> str:
+    """What a page, and a database, can hold of an engine's words."""
+    return "".join(filter(str.isprintable, words))
+
+
 def _fingerprint(version: str, identity: dict[str, Any]) -> str:
-    data = msgspec.json.encode([version, identity], order="deterministic")
+    try:
+        data = msgspec.json.encode([version, identity], order="deterministic")
+    except (ValueError, OverflowError, RecursionError):  # half a surrogate pair, for one
+        return ""
     return hashlib.sha256(data).hexdigest()[:10]
 
 

@@ -66,13 +66,14 @@ class Report(NamedTuple):
 
 
 def decode(data: bytes) -> Any:
-    """JSON as engines send it, lone surrogates and NaN included; None when it is not JSON."""
+    """JSON as engines send it, lone surrogates, NaN and half a character included; None when it is
+    not JSON."""
     try:
         return _decoder.decode(data)
     except (ValueError, RecursionError):
         pass
     try:
-        return json.loads(data)
+        return json.loads(data.decode("utf-8-sig", "replace"))
     except (ValueError, RecursionError):
         return None
 

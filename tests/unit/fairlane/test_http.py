@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 
 from fairlane import http
+from fairlane.connections import CountedHttp
 from fairlane.http import HEAD_BYTES, BoundedHttp, HeadHolder
 from gateway.exchange import Exchange
 
@@ -61,9 +62,11 @@ async def served(app: Any = app, http: Any = BoundedHttp) -> AsyncIterator[int]:
     await serving
 
 
-async def told(*pieces: bytes, pause_s: float = 0.0, by: Any = app) -> bytes:
+async def told(
+    *pieces: bytes, pause_s: float = 0.0, by: Any = app, http: Any = BoundedHttp
+) -> bytes:
     """What comes back until the server closes the connection."""
-    async with served(by) as port, asyncio.timeout(PATIENCE_S):
+    async with served(by, http) as port, asyncio.timeout(PATIENCE_S):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             for piece in pieces:
@@ -86,12 +89,14 @@ LAST = START + b"Connection: close\r\n\r\n"
 @pytest.mark.parametrize("wish", [WISH, WISH.replace(b"h2c", b"websocket"), WISH.lower()])
 @pytest.mark.parametrize("body", [FRAMED, IN_CHUNKS])
 @pytest.mark.parametrize("size", [1, 50, 10_000])
+@pytest.mark.parametrize("http", [BoundedHttp, CountedHttp])
 async def test_a_wish_for_another_protocol_is_passed_over(
-    wish: bytes, body: bytes, size: int
+    http: Any, wish: bytes, body: bytes, size: int
 ) -> None:
     """Java's client sends one with each call, and the body with it."""
     sent = (START + wish + body) * 2 + LAST
-    answers = await told(*[sent[at : at + size] for at in range(0, len(sent), size)])
+    pieces = [sent[at : at + size] for at in range(0, len(sent), size)]
+    answers = await told(*pieces, http=http)
     first, second, last = answers.split(b"HTTP/1.1 200 OK")[1:]
     assert (first[-1:], second[-1:], last[-1:]) == (b"3", b"3", b"0")
 

@@ -265,6 +265,25 @@ async def test_what_it_tells_of_itself_is_read_where_it_tells_it(kind: EngineKin
     assert facts.of("chat", A).fingerprint != known.fingerprint
 
 
+@pytest.mark.parametrize(
+    "word", ["\ud800", "1\x00", "1\u202e", 10**400, [[[]]], None, {"a": "\udfff"}]
+)
+async def test_what_it_tells_of_itself_may_be_anything(word: Any) -> None:
+    """It goes into the live state, which is JSON in a database, and onto a page."""
+    model = {"id": "chat", "root": word, "meta": word, "max_model_len": word, "owned_by": word}
+
+    def told(request: httpx.Request) -> httpx.Response:
+        about = {"version": word, "vllm_config": {"scheduler_config": {"policy": word}}}
+        said = {"data": [model]} if request.url.path == "/v1/models" else about
+        return httpx.Response(200, content=json.dumps(said).encode())
+
+    facts = EngineFacts(EngineClient(httpx.MockTransport(told)))
+    await facts.learn(snapshot(pool={"endpoints": [{"url": A}]}).pools["chat"], [])
+    known = facts.of("chat", A)
+    assert known.version in ("", "1")
+    assert (known.fingerprint + known.version).isascii()
+
+
 async def test_llamacpp_tells_its_slots_context_and_lists_its_one_model_under_any_name() -> None:
     """As its source writes it (b11434, tools/server/server-context.cpp)."""
     model = {"id": "gemma.gguf", "aliases": [], "meta": {"n_ctx": 8192, "n_ctx_train": 32768}}

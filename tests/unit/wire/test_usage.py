@@ -120,6 +120,13 @@ def test_no_error_where_there_is_none() -> None:
     assert report({"error": None, "choices": []}).error is None
 
 
+def test_half_a_character_in_a_text_takes_nothing_from_the_rest() -> None:
+    """A text that was cut off between two bytes of one is passed on as it came."""
+    body = b'{"choices":[{"text":"\xf0\x9f"}],"usage":{"prompt_tokens":1,"completion_tokens":2}}'
+    assert read_body(body, VLLM).usage == Usage(1, 0, 2)
+    assert read_body(b"\xef\xbb\xbf" + body, VLLM).usage == Usage(1, 0, 2)
+
+
 def test_what_strict_json_refuses_is_still_read() -> None:
     body = b'{"x": NaN, "y": "\\ud800", "usage": {"prompt_tokens": 1, "completion_tokens": 2}}'
     assert read_body(body, VLLM).usage == Usage(1, 0, 2)
