@@ -145,6 +145,19 @@ class Journal:
         """Above zero while the disk takes no more."""
         return len(self._unwritten)
 
+    def after(self, position: Position) -> bytes:
+        """Whole lines that follow it in the file that is being written, on the disk or, while that
+        takes no more, in memory."""
+        number, start = position
+        with self._mutex:
+            if number != self._number:
+                return b""
+            with (self.folder / file_name(number)).open("rb") as file:
+                file.seek(start)
+                written = file.read(max(0, self._size - start))
+            lines = written + self._unwritten[max(0, start - self._size) :]
+        return lines[: lines.rfind(b"\n") + 1]
+
     def retry(self) -> None:
         """Write what the disk did not take before."""
         if self._unwritten:

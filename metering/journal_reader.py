@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -167,6 +168,17 @@ class JournalReader:
     def _keep_unreadable(self, line: bytes, error: Exception) -> None:
         set_aside(self.folder.parent, line)
         log.error("journal_line_unreadable", folder=str(self.folder), error=str(error))
+
+
+def ended_in(lines: bytes) -> list[Ended]:
+    """Of whole lines that no reader has come to yet; what is damaged is left to the reader."""
+    found = []
+    for line in lines.split(b"\n"):
+        if line.startswith(ENDED):
+            with suppress(msgspec.DecodeError):
+                json = line[ENDED_BYTES:-1]
+                found.append(Ended(_decode_record(json), json))
+    return found
 
 
 def set_aside(base: Path, line: bytes) -> None:

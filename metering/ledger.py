@@ -4,6 +4,8 @@
    database refuses for its content is set aside in the journal's folder, and the rest goes on.
 2. The gateway never waits for the database: only this thread does.
 3. Recovery and every day's work are one code path: read the journal, save a batch, commit.
+4. While the disk takes no more, records go into the database from memory. They come again from the
+   file, if there is room once more, and count once.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from metering import store
 from metering.core.cut import Cut
 from metering.core.record import UsageRecord
 from metering.journal import Journal, claim, file_name, folders
-from metering.journal_reader import Ended, JournalReader, set_aside
+from metering.journal_reader import Ended, JournalReader, ended_in, set_aside
 from metering.live_check import compare
 from metering.restore import budget_index
 from tenants.core.snapshot import BudgetPolicy, PolicySnapshot
@@ -34,6 +36,7 @@ from tenants.selectors import past_snapshot
 INTERVAL_S = 0.2
 LONGEST_PAUSE_S = 5.0
 SYNC_EVERY_S = 1.0
+MOST_AT_ONCE = 2000  # records from memory
 
 OnCut = Callable[[Cut], None]
 OnBatch = Callable[[Sequence[Ended]], None]
@@ -183,6 +186,7 @@ class LedgerWriter:
         self._interval_s = interval_s
         self._reader = JournalReader(journal.folder)
         self._progress = threading.Condition()
+        self._early = self._reader.committed  # up to there records are saved, by reader or not
         self._done = self._reader.committed  # and its cuts are compared
         self._wanted = threading.Event()
         self._stopping = False
@@ -224,6 +228,8 @@ class LedgerWriter:
         self._wanted.set()
         self._thread.join(timeout)
         ended = not self._thread.is_alive()
+        if self._journal.unwritten_bytes and not written:
+            log.error("records_lost", bytes=self._journal.unwritten_bytes)
         self._journal.close(discard=written and ended and not self._reader.open_requests)
         return written and ended
 
@@ -244,15 +250,27 @@ class LedgerWriter:
             self._journal.retry()
             _save_all(self._reader, self._budget_of, self._check)
             self._reader.commit()
+            self._save_unwritten()
             self._sync()
         except Exception as error:  # whatever it is, the records wait in the journal
             self._fail(error)
             return False
         self._failing_since = None
         with self._progress:
-            self._done = self._reader.committed
+            self._done = max(self._early, self._reader.committed)
             self._progress.notify_all()
         return True
+
+    def _save_unwritten(self) -> None:
+        if not self._journal.unwritten_bytes:
+            return
+        number, start = max(self._early, self._reader.committed)
+        lines = self._journal.after((number, start))
+        batch = ended_in(lines)
+        for first in range(0, len(batch), MOST_AT_ONCE):
+            some = batch[first : first + MOST_AT_ONCE]
+            save_or_set_aside(some, self._budget_of, self._journal.folder.parent)
+        self._early = number, start + len(lines)
 
     def _check(self, cut: Cut) -> None:
         """A check that fails takes nothing from the records; the next cut comes soon."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import threading
 from datetime import UTC, datetime, timedelta
 
@@ -134,6 +136,60 @@ def test_while_the_database_is_away_nothing_is_lost_and_nobody_waits(
     assert UsageRow.objects.count() == 500
     assert windows()[HOURLY.account][2] == 500
     assert writer.stop(10)
+
+
+@pytest.mark.parametrize("still_fits", [0, 10], ids=["nothing fits", "a part of a line"])
+def test_while_the_disk_is_full_records_go_into_the_database_and_count_once(
+    base, budget_of, monkeypatch, still_fits
+):
+    journal = Journal.start(base, "full")
+    writer = LedgerWriter(journal, budget_of)
+    writer.start()
+    first, *more = [record() for _ in range(4)]
+    journal.opened(opening(first))
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", disk_with_room_for(still_fits))
+        journal.ended(first)
+        for one in more:
+            journal.opened(opening(one))
+            journal.ended(one)
+        assert journal.unwritten_bytes
+        assert writer.flush(10)
+        assert UsageRow.objects.count() == 4
+    journal.retry()
+    journal.ended(record())
+    assert writer.stop(10)
+    assert UsageRow.objects.count() == 5
+    assert windows()[HOURLY.account][2] == 5 * 50
+    assert folders(base) == []
+
+
+def test_a_stop_while_the_disk_is_full_loses_no_record(base, budget_of, monkeypatch):
+    journal = Journal.start(base, "full")
+    writer = LedgerWriter(journal, budget_of)
+    writer.start()
+    one = record()
+    journal.opened(opening(one))
+    monkeypatch.setattr(os, "write", disk_with_room_for(0))
+    journal.ended(one)
+    assert writer.stop(10)
+    recover(base, budget_of)
+    assert UsageRow.objects.get().usage_source == "engine"
+    assert windows()[HOURLY.account][2] == 50
+
+
+def disk_with_room_for(size):
+    """In the place of `os.write`."""
+    real, room = os.write, [size]
+
+    def write(fd, data):
+        part = data[: room[0]]
+        if not part:
+            raise OSError(errno.ENOSPC, "no space")
+        room[0] -= len(part)
+        return real(fd, part)
+
+    return write
 
 
 def test_a_transaction_that_failed_half_way_left_nothing(journal, writer, monkeypatch):
