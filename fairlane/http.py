@@ -92,6 +92,9 @@ class BoundedHttp(HttpToolsProtocol):
         self._in_body = True
         self._out.hold_next()
         super().on_headers_complete()
+        if self.parser.get_http_version() == "1.0":
+            self.cycle.chunked_encoding = False
+            self.cycle.expected_content_length = Unbounded()
 
     def on_body(self, body: bytes) -> None:
         self._heard()
@@ -171,6 +174,20 @@ class BoundedHttp(HttpToolsProtocol):
         self._heard()
         if not self.transport.is_closing():
             self.send_400_response("The head of the request is too large.")
+
+
+class Unbounded(int):
+    """The length of a body that ends with its connection, as uvicorn looks at lengths: HTTP/1.0
+    knows no chunks (RFC 9112, 6.1)."""
+
+    def __lt__(self, sent: int) -> bool:
+        return False
+
+    def __sub__(self, sent: int) -> Unbounded:
+        return self
+
+    def __ne__(self, left: object) -> bool:
+        return False
 
 
 class HeadHolder:

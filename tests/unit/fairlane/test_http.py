@@ -80,6 +80,25 @@ async def told(
             writer.close()
 
 
+async def in_pieces(scope: Any, receive: Any, send: Any) -> None:
+    """A stream, as of an engine: nobody knows how long it will be."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"x-a", b"b")]})
+    for piece in (b"one ", b"two ", b""):
+        await send({"type": "http.response.body", "body": piece, "more_body": bool(piece)})
+
+
+async def test_who_speaks_http_1_0_gets_no_chunks() -> None:
+    head, _, body = (await told(b"GET / HTTP/1.0\r\n\r\n", by=in_pieces)).partition(b"\r\n\r\n")
+    assert b"connection: close" in head
+    assert b"transfer-encoding" not in head
+    assert body == b"one two "
+    head, _, body = (await told(b"HEAD / HTTP/1.0\r\n\r\n", by=in_pieces)).partition(b"\r\n\r\n")
+    assert (b"x-a: b" in head, body) == (True, b"")
+    framed = (await told(b"GET / HTTP/1.0\r\n\r\n")).partition(b"\r\n\r\n")
+    assert (b"content-length: 1" in framed[0], framed[2]) == (True, b"0")
+    assert b"4\r\none \r\n" in await told(LAST, by=in_pieces)
+
+
 WISH = b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n"
 FRAMED = b"Content-Length: 3\r\n\r\nabc"
 IN_CHUNKS = b"Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
