@@ -26,9 +26,13 @@ AGAIN_S = "5"
 log = structlog.get_logger("fairlane.console")
 
 
+def is_api(request: HttpRequest) -> bool:
+    return request.path.startswith(API) and not request.path.startswith(DOCS)
+
+
 def told_by_api(page: Handler, status: int, detail: str) -> Handler:
     def handler(request: HttpRequest, exception: Any = None, **_: Any) -> HttpResponseBase:
-        if request.path.startswith(API) and not request.path.startswith(DOCS):
+        if is_api(request):
             text = detail.format(path=request.path)
             return JsonResponse({"detail": text, "errors": []}, status=status)
         return page(request) if status == 500 else page(request, exception)
@@ -76,7 +80,7 @@ def server_error(request: HttpRequest, **_: Any) -> HttpResponseBase:
 
 
 def _unusable(request: HttpRequest, reason: str) -> HttpResponseBase:
-    if request.path.startswith(API) and not request.path.startswith(DOCS):
+    if is_api(request):
         return JsonResponse({"detail": reason, "errors": []}, status=503)
     told = {"reason": reason, "path": request.get_full_path()}
     return HttpResponse(render_to_string("503.html", told), status=503)
@@ -91,7 +95,7 @@ class Slashes(CommonMiddleware):
         self, request: HttpRequest, response: HttpResponseBase
     ) -> HttpResponseBase:
         lost = response.status_code == 404 and request.method not in ("GET", "HEAD", "OPTIONS")
-        if lost and request.path.startswith(API) and self.should_redirect_with_slash(request):
+        if lost and is_api(request) and self.should_redirect_with_slash(request):
             place = request.get_full_path(force_append_slash=True)
             text = f"Nothing was done: addresses end in a slash. Send it to {place}"
             answer = JsonResponse({"detail": text, "errors": []}, status=308)

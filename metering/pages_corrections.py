@@ -33,7 +33,6 @@ def corrections(request: HttpRequest) -> HttpResponse:
     context = {
         "page": Paginator(rows, 50).get_page(request.GET.get("page")),
         "account": account,
-        "query": f"account={account}" if account else "",
     }
     return render(request, "metering/corrections.html", context)
 

@@ -9,10 +9,11 @@ from typing import Any
 from django.contrib import messages
 from django.core.paginator import Paginator
 from django.db.models import OuterRef, QuerySet, Subquery
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseNotAllowed
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils import timezone
+from django.views.decorators.http import require_POST
 
 from metering.alerts import services
 from metering.alerts.forms import DestinationForm, RuleForm
@@ -42,16 +43,6 @@ def or_404(view: View) -> View:
     return found
 
 
-def posted(view: View) -> View:
-    @wraps(view)
-    def only(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        return view(request, *args, **kwargs)
-
-    return only
-
-
 # --- alerts ---------------------------------------------------------------------------------
 
 
@@ -59,15 +50,12 @@ def alerts(request: HttpRequest) -> HttpResponse:
     asked = {name: request.GET.get(name, "").strip() for name in ("state", "kind", "subject")}
     page = Paginator(_chosen(asked), 50).get_page(request.GET.get("page"))
     known = rules()
-    query = request.GET.copy()
-    query.pop("page", None)
     context = {
         "page": page,
         "rows": [(alert, known.get(alert.kind)) for alert in page],
         "asked": asked,
         "states": STATES.items(),
         "kinds": KINDS.values(),
-        "query": query.urlencode(),
         "filtered": any(asked.values()),
         "told": AlertDestination.objects.filter(enabled=True).exists(),
     }
@@ -102,7 +90,7 @@ def alert(request: HttpRequest, number: int) -> HttpResponse:
     return render(request, "metering/alert.html", context)
 
 
-@posted
+@require_POST
 @or_404
 def acknowledge(request: HttpRequest, number: int) -> HttpResponse:
     note = str(request.POST.get("note", ""))
@@ -237,7 +225,7 @@ def delete_destination(request: HttpRequest, number: int) -> HttpResponse:
     )
 
 
-@posted
+@require_POST
 @or_404
 def test_destination(request: HttpRequest, number: int) -> HttpResponse:
     delivery = services.send_test(number, timezone.now(), actor=actor(request))

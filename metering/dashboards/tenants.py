@@ -115,12 +115,11 @@ def tenants(request: HttpRequest) -> HttpResponse:
     context = {
         "page": Paginator(asked.sorted(rows), PAGE).get_page(request.GET.get("page")),
         "asked": asked,
-        "columns": columns(request, asked),
+        "columns": columns(asked),
         "tiers": [tier.name for tier in document.tiers],
         "lanes": [lane.name for lane in document.lanes],
         "states": STATES,
         "total": len(document.tenants),
-        "query": query_with(request, page=None),
     }
     return render(request, "metering/tenants.html", context)
 
@@ -141,15 +140,14 @@ COLUMNS = (
 )
 
 
-def columns(request: HttpRequest, asked: Asked) -> list[dict[str, Any]]:
-    """Each heading with the address that sorts by it: numbers first from the largest down."""
+def columns(asked: Asked) -> list[dict[str, Any]]:
+    """Each heading with what to sort by where it is followed: numbers first from the largest
+    down."""
     return [
         {
             "label": label,
             "number": number,
-            "query": query_with(request, page=None, sort=turned(asked, field, number))
-            if field
-            else "",
+            "sort": turned(asked, field, number) if field else "",
             "order": ("descending" if asked.down else "ascending") if asked.sort == field else "",
         }
         for field, label, number in COLUMNS
@@ -159,15 +157,6 @@ def columns(request: HttpRequest, asked: Asked) -> list[dict[str, Any]]:
 def turned(asked: Asked, field: str, number: bool) -> str:
     down = not asked.down if asked.sort == field else number
     return f"-{field}" if down else field
-
-
-def query_with(request: HttpRequest, **changed: str | None) -> str:
-    query = request.GET.copy()
-    for name, value in changed.items():
-        query.pop(name, None)
-        if value is not None:
-            query[name] = value
-    return query.urlencode()
 
 
 def rows_of(document: Document, at: datetime) -> list[Row]:

@@ -69,8 +69,6 @@ def keys(request: HttpRequest) -> HttpResponse:
     found = selectors.keys(tenant).filter(in_state(asked["state"]))
     if query := asked["q"]:
         found = found.filter(Q(name__icontains=query) | Q(public_id__icontains=bare(query)))
-    without_page = request.GET.copy()
-    without_page.pop("page", None)
     context = {
         "page": Paginator(found, PAGE).get_page(request.GET.get("page")),
         "asked": asked,
@@ -78,7 +76,7 @@ def keys(request: HttpRequest) -> HttpResponse:
         "tenant": tenant,
         "hide_tenant": who.confined,
         "key_editor": who.can("keys.edit"),
-        "query": without_page.urlencode(),
+        "filtered": any(asked.values()),
     }
     return render(request, "tenants/keys.html", context)
 

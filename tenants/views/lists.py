@@ -50,13 +50,11 @@ def budgets(request: HttpRequest) -> HttpResponse:
         if asked["of"] in ("", row.kind)
         and (asked["q"].lower() in row.name or asked["q"].lower() in row.budget.name)
     ]
-    without_page = request.GET.copy()
-    without_page.pop("page", None)
     context = {
         "page": Paginator(rows, PAGE).get_page(request.GET.get("page")),
         "asked": asked,
         "kinds": get_args(OwnerKind),
-        "query": without_page.urlencode(),
+        "filtered": any(asked.values()),
     }
     return render(request, "tenants/budgets.html", context)
 

@@ -12,7 +12,7 @@ from tenants.errors import NotFound, PolicyRefused
 from tenants.forms.people import ServiceTokenForm
 from tenants.gate import viewer
 from tenants.views.answers import actor, confirm, reason
-from tenants.views.users import show_refusal, told_once, with_tenants, without_page
+from tenants.views.users import show_refusal, told_once, with_tenants
 
 
 def tokens(request: HttpRequest) -> HttpResponse:
@@ -22,7 +22,6 @@ def tokens(request: HttpRequest) -> HttpResponse:
     context = {
         "page": Paginator(found, 50).get_page(request.GET.get("page")),
         "q": query,
-        "query": without_page(request),
         "editor": viewer(request).can("users.edit"),
     }
     return render(request, "tenants/tokens.html", context)

@@ -37,16 +37,9 @@ def users(request: HttpRequest) -> HttpResponse:
         "filtered": any(asked.values()),
         "roles": (*ROLES, "none"),
         "states": ("enabled", "disabled"),
-        "query": without_page(request),
         "editor": viewer(request).can("users.edit"),
     }
     return render(request, "tenants/users.html", context)
-
-
-def without_page(request: HttpRequest) -> str:
-    query = request.GET.copy()
-    query.pop("page", None)
-    return query.urlencode()
 
 
 def user(request: HttpRequest, username: str) -> HttpResponse:

@@ -111,18 +111,19 @@ def test_a_long_list_has_pages_that_keep_filter_and_order(admin: Client) -> None
     assert shown(admin, "tier=bronze&sort=-name&page=3")[-1] == "hooli"
     text = text_of(admin, "/tenants/?tier=bronze&sort=-name&page=2")
     assert "?tier=bronze&amp;sort=-name&amp;page=3" in text
+    assert 'href="?tier=bronze&amp;sort=name"' in text  # its heading leads to a first page
     assert "Page 2 of 3, 123 in all" in text
 
 
 def test_a_heading_turns_the_order_round(admin: Client) -> None:
     first = {each["label"]: each for each in admin.get("/tenants/").context["columns"]}
     assert first["Tenant"]["order"] == "ascending"
-    assert first["Tenant"]["query"] == "sort=-name"
-    assert first["Weight"]["query"] == "sort=-weight"
+    assert first["Tenant"]["sort"] == "-name"
+    assert first["Weight"]["sort"] == "-weight"
     turned = {
         each["label"]: each for each in admin.get("/tenants/?sort=-weight").context["columns"]
     }
-    assert (turned["Weight"]["order"], turned["Weight"]["query"]) == ("descending", "sort=weight")
+    assert (turned["Weight"]["order"], turned["Weight"]["sort"]) == ("descending", "weight")
 
 
 def test_a_tenant_is_suspended_from_the_list_by_way_of_the_preview(admin: Client) -> None:
