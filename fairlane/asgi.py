@@ -92,13 +92,21 @@ class Fairlane:
             if self.gateway is not None:
                 await self.gateway.start()
         except Exception as error:
-            await send({"type": "lifespan.startup.failed", "message": repr(error)})
+            await send({"type": "lifespan.startup.failed", "message": said(error)})
             raise
         await send({"type": "lifespan.startup.complete"})
         await receive()
         if self.gateway is not None:
             await self.gateway.stop()
         await send({"type": "lifespan.shutdown.complete"})
+
+
+def said(error: Exception) -> str:
+    """Of a start that failed: which file it was, and where files are to lie."""
+    if isinstance(error, OSError) and error.filename is not None:
+        lie = f"files lie in {settings.FAIRLANE_DATA_DIR} (FAIRLANE_DATA_DIR)"
+        return f"{error.strerror}: {error.filename}; {lie}"
+    return repr(error)
 
 
 def named(name: str, send: Any) -> Any:

@@ -130,7 +130,8 @@ class Recovered:
 
 
 def recover(base: Path, budget_of: store.BudgetOf) -> Recovered:
-    """Bring what dead gateways left under `base` into the database.
+    """Bring what dead gateways left under `base` into the database. A folder that cannot be read,
+    as of a gateway that another user ran, stops no start: it is told, and tried at the next one.
 
     Raises:
         django.db.Error: the database is away; nothing is lost, the next start recovers it.
@@ -138,17 +139,26 @@ def recover(base: Path, budget_of: store.BudgetOf) -> Recovered:
     records = abandoned = 0
     past = PastBudgets(budget_of)
     for folder in folders(base):
-        with claim(folder) as dead:
-            if dead:
-                reader = JournalReader(folder)
-                records += _save_all(reader, past, on_batch=past.note)
-                left = [_as_ended(entry.abandoned()) for entry in reader.open_entries()]
-                past.note(left)
-                abandoned += save_or_set_aside(left, past, base) if left else 0
-                reader.close()
-                shutil.rmtree(folder, ignore_errors=True)  # it may just be another process's find
+        try:
+            with claim(folder) as dead:
+                found = _recover_one(folder, past) if dead else Recovered()
+        except OSError as error:
+            log.error("journal_cannot_recover", folder=str(folder), error=str(error))
+            continue
+        records, abandoned = records + found.records, abandoned + found.abandoned
     if records or abandoned:
         log.warning("journal_recovered", records=records, abandoned=abandoned)
+    return Recovered(records, abandoned)
+
+
+def _recover_one(folder: Path, past: PastBudgets) -> Recovered:
+    reader = JournalReader(folder)
+    records = _save_all(reader, past, on_batch=past.note)
+    left = [_as_ended(entry.abandoned()) for entry in reader.open_entries()]
+    past.note(left)
+    abandoned = save_or_set_aside(left, past, folder.parent) if left else 0
+    reader.close()
+    shutil.rmtree(folder, ignore_errors=True)  # it may just be another process's find
     return Recovered(records, abandoned)
 
 

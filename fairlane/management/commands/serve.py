@@ -137,16 +137,26 @@ class DrainingServer(uvicorn.Server):
     two calls: connections.py.
     """
 
+    failed = False  # to start
+
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """uvicorn looks for a signal only once it has started; a start may wait for a server that
         is away, and must end when told to."""
-        starting = asyncio.ensure_future(super().startup(sockets))
+        starting = asyncio.ensure_future(self._begin(sockets))
         while not self.should_exit and not starting.done():
             await asyncio.wait([starting], timeout=LOOK_S)
         if starting.done():
             await starting
         else:
             starting.cancel()
+
+    async def _begin(self, sockets: list[socket.socket] | None) -> None:
+        """uvicorn leaves the process where that fails; within a task that is told as a fault, with
+        its traceback, after the line that says what is wrong."""
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            self.failed = self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         from fairlane.asgi import application
@@ -212,5 +222,5 @@ def serve(host: str, port: int, doors: list[socket.socket] | None = None) -> Non
     CountedHttp.lets_rest = bool(settings.REDIS_URL)  # there may be another gateway
     server = DrainingServer(config)
     server.run(doors)
-    if not server.started and not server.should_exit:
+    if server.failed or not (server.started or server.should_exit):
         raise CommandError(f"could not start on {host}:{port}; the lines above say why")

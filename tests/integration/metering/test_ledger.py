@@ -262,6 +262,27 @@ def test_what_a_dead_gateway_left_is_settled_once(base, budget_of):
     assert recover(base, budget_of).records == 0
 
 
+def test_a_folder_that_cannot_be_read_stops_no_start_and_is_kept(base, budget_of, monkeypatch):
+    """As of a gateway that another user ran."""
+    for name in ("another", "own"):
+        dead = Journal.start(base, name)
+        dead.ended(record(request_id=name))
+        dead.close()
+    real = os.open
+
+    def refuses(path, *given, **more):
+        if "another-" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return real(path, *given, **more)
+
+    with monkeypatch.context() as another:
+        another.setattr(os, "open", refuses)
+        assert recover(base, budget_of).records == 1
+    assert [folder.name.split("-")[0] for folder in folders(base)] == ["another"]
+    assert recover(base, budget_of).records == 1
+    assert UsageRow.objects.count() == 2
+
+
 @pytest.mark.parametrize(
     ("good", "bad"),
     [

@@ -73,6 +73,27 @@ async def test_a_start_that_waits_for_a_server_that_is_away_ends_when_told_to() 
     assert not server.started
 
 
+async def test_a_start_that_fails_ends_by_itself_and_not_by_an_exit_within_a_task() -> None:
+    """Which the loop would tell with two tracebacks, after the line that says what is wrong."""
+
+    async def fails(_scope: Any, receive: Any, send: Any) -> None:
+        await receive()
+        await send({"type": "lifespan.startup.failed", "message": "no room"})
+
+    server = DrainingServer(uvicorn.Config(fails, lifespan="on", log_config=None))
+    await asyncio.wait_for(server.serve(), 60)
+    assert server.failed
+    assert not server.started
+
+
+def test_a_start_that_cannot_write_names_the_file_and_the_setting(settings: Any) -> None:
+    from fairlane.asgi import said
+
+    settings.FAIRLANE_DATA_DIR = Path("/data")
+    told = said(PermissionError(13, "Permission denied", "/data/journal"))
+    assert told == "Permission denied: /data/journal; files lie in /data (FAIRLANE_DATA_DIR)"
+
+
 def test_a_database_without_its_migrations_stops_the_start(tmp_path: Path) -> None:
     own = {"SECRET_KEY": "only-for-tests", "FAIRLANE_DATA_DIR": str(tmp_path)}
     ended = subprocess.run(
