@@ -77,7 +77,7 @@ class Command(ActionCommand):
             return
         for key in keys:
             owner = f"{key.tenant.name}/{key.application.name}" if key.application else key.tenant
-            ends = f"until {key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else "no end"
+            ends = f"until {key.expires_at:%Y-%m-%d %H:%M} UTC" if key.expires_at else "no end"
             row = f"{key.masked}  {owner}  {key.state}  {ends}  {key.name}"
             self.stdout.write(row.rstrip())
 

@@ -98,7 +98,7 @@ class Command(ActionCommand):
             self.emit([{name: getattr(one, name) for name in fields} for one in revisions])
             return
         for one in revisions:
-            when = f"{one.at:%Y-%m-%d %H:%M:%S}"
+            when = f"{one.at:%Y-%m-%d %H:%M:%S} UTC"
             what = f"{one.changes} changes" if one.changes != 1 else "1 change"
             row = f"{one.number:>5}  {when}  {one.author} ({one.source})  {what}  {one.reason}"
             self.stdout.write(row.rstrip())

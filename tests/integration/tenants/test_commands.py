@@ -154,7 +154,7 @@ def test_history_and_rollback(applied: Path) -> None:
     assert [(one["number"], one["reason"]) for one in told] == [(3, "oops"), (2, "more"), (1, "")]
     lines = run("policy", "history").out.splitlines()
     assert len(lines) == 3
-    assert "ann (command)  1 change  oops" in lines[0]
+    assert " UTC  ann (command)  1 change  oops" in lines[0]
     assert run("policy", "rollback", "77").status == 2
 
 
