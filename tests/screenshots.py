@@ -38,6 +38,7 @@ OWN = ("usage", "usage-request", "keys")
 LIVE = ("overview", "watch-one", "usage", "tenants", "tenants-one", "lanes", "pools", "alerts")
 BOARDS = ("latency", "throttles", "lanes", "pools", "budgets", "neighbours")
 FOR_LOOKING = "range=15m"
+CRITICAL = {"critical-overview": f"/?{FOR_LOOKING}", "critical-alerts": "/alerts/"}
 DRAWN = "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
@@ -120,6 +121,12 @@ def take(notes: dict[str, Any], only: frozenset[str] = frozenset()) -> None:
                 names.append(PEOPLE[role] + name)
                 if not only or name in only:
                     picture(page, PEOPLE[role] + name, notes["url"] + address)
+        names += CRITICAL
+        if wanted := {name: at for name, at in CRITICAL.items() if not only or name in only}:
+            lose_an_endpoint()
+            page = signed_in(browser, notes["url"], *logins["admin"])
+            for name, address in wanted.items():
+                picture(page, name, notes["url"] + address)
         browser.close()
     shutil.rmtree(FOLDER, ignore_errors=True)
     MAKING.rename(FOLDER)
@@ -150,6 +157,21 @@ def seen(page: Page, url: str, ids: dict[str, str]) -> Iterator[tuple[str, str]]
             yield name, f"{address}?{asked}" if asked else address
         if name == "usage":
             yield "usage-request", f"{address}?{asked}&request={refused()}"
+
+
+def lose_an_endpoint() -> None:
+    """One more, where nothing answers. Until its alert is open, which is critical."""
+    from metering.models import Alert
+    from tenants import selectors, services
+    from tests.acceptance.stack import free_port, until
+    from tests.builders import ROOT as BY
+
+    pool = selectors.current_document().pools[0]
+    urls = [each.url for each in pool.endpoints] + [f"http://127.0.0.1:{free_port()}/v1"]
+    more = {"endpoints": [{"url": url} for url in urls]}
+    services.edit_object("pool", pool.model, more, actor=BY, reason="A third engine")
+    down = Alert.objects.filter(kind="endpoint_down", resolved_at=None)
+    until(down.exists, "an endpoint is down", 120)
 
 
 def refused() -> str:
