@@ -169,7 +169,8 @@ class Pool:
         except TimeoutError as error:
             raise httpx.ConnectTimeout(f"no connection to {host}:{port} in time") from error
         except (OSError, UnicodeError) as error:
-            raise httpx.ConnectError(f"no connection to {host}:{port}: {error}") from error
+            said = getattr(error, "strerror", None) or error
+            raise httpx.ConnectError(f"no connection to {host}:{port}: {said}") from error
         if self._is_closed:
             connection.abort()
             raise httpx.ConnectError("the transport was closed")

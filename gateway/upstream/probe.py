@@ -21,6 +21,8 @@ import random
 from collections.abc import Callable, Iterable, Mapping
 from math import inf
 
+import httpx
+
 from gateway.upstream.client import EngineClient
 
 log = logging.getLogger(__name__)
@@ -204,8 +206,10 @@ class _Check:
                     status = await self._status(f"{url}/models")
         except TimeoutError:
             return f"its check took longer than {self._timeout_s:g} s"
+        except httpx.TransportError as error:
+            return f"its check failed: {error}"
         except Exception as error:  # whatever it is: unusable, and the watch goes on
-            return f"{type(error).__name__}: {error}"
+            return f"its check failed: {type(error).__name__}: {error}"
         return None if status < 500 else f"its check answered {status}"
 
     async def _status(self, url: str) -> int:

@@ -79,8 +79,9 @@ async def test_an_engine_below_a_path_is_asked_there(
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (httpx.ConnectError("refused"), "ConnectError: refused"),
-        (httpx.ReadTimeout("slow"), "ReadTimeout: slow"),
+        (httpx.ConnectError("refused"), "its check failed: refused"),
+        (httpx.ReadTimeout("slow"), "its check failed: slow"),
+        (ValueError("odd"), "its check failed: ValueError: odd"),
         (503, "its check answered 503"),
     ],
 )
