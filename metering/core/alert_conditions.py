@@ -167,7 +167,7 @@ def endpoints_down(pairs: Iterable[Pair], wanted: Mapping[str, Iterable[str]]) -
                 if _down(now.get(url)) and _down(before.get(url)):
                     fault = now[url].get("fault")
                     why = f" ({fault})" if fault else ""
-                    found[f"{url} of {pool}"] = f"endpoint {url} of {pool} does not answer{why}"
+                    found[f"{url} of {pool}"] = f"endpoint {url} of {pool} takes no requests{why}"
     return found
 
 

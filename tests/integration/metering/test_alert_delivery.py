@@ -78,7 +78,7 @@ def test_the_mail_says_what_where_since_when_and_what_to_do():
     assert message.extra_headers["Auto-Submitted"] == "auto-generated"
     for part in (
         "http://10.0.0.1/v1 does not answer.",
-        "Start the engine again",
+        "start it again, or take the endpoint out of its pool",
         "Since 2026-11-29 12:30:15 UTC. Level: critical.",
         f"https://fairlane.example/alerts/{alert.pk}/",
     ):

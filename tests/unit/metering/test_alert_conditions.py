@@ -125,7 +125,7 @@ def test_an_endpoint_that_is_down_is_told_with_what_was_found():
     down = sample(up=False)
     down["pools"]["chat"]["endpoints"][URL]["fault"] = "its check answered 503"
     (told,) = conditions.endpoints_down([Pair(down, down)], {"chat": [URL]}).values()
-    assert told == f"endpoint {URL} of chat does not answer (its check answered 503)"
+    assert told == f"endpoint {URL} of chat takes no requests (its check answered 503)"
 
 
 def test_shared_state_that_is_lost_is_told_by_gateway():
