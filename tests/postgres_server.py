@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-import psycopg
 
 from tests.acceptance.stack import alive, until
 from tests.env import start_postgres
@@ -25,10 +24,6 @@ class PostgresServer:
         self._data = self._folder / "data"
         os.environ.setdefault("XDG_RUNTIME_DIR", str(self._folder))  # as the import wants it
         self.url = start_postgres(self._data)
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            # The machine stays up, so nothing is lost; else a start after a kill syncs every file.
-            connection.execute("ALTER SYSTEM SET fsync = off")
-            connection.execute("SELECT pg_reload_conf()")
 
     @property
     def _server(self) -> Any:

@@ -34,7 +34,7 @@ def _server() -> str:
     given = os.environ.get("DATABASE_URL", "")
     if given.startswith("postgres"):
         return given
-    return start_postgres(Path(tempfile.mkdtemp(prefix="fl-trial-")) / "postgres")
+    return start_postgres(Path(tempfile.mkdtemp(prefix="fl-trial-")) / "postgres", durable=True)
 
 
 def rows(folder: Path, database: str, query: str) -> list[dict[str, Any]]:
