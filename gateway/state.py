@@ -63,6 +63,10 @@ class State(Protocol):
     def fault(self) -> str:
         """Why no call can be let in yet; empty where one can."""
 
+    @property
+    def trouble(self) -> str:
+        """That, or why the shared state is out of reach of one that runs."""
+
     async def load(self, snapshot: PolicySnapshot, config: SchedulerConfig, at: datetime) -> None:
         """Before the first request, after the journal of dead gateways was recovered."""
 
@@ -105,7 +109,7 @@ class State(Protocol):
 
 class LocalState:
     name = "local"
-    fault = ""
+    fault = trouble = ""
     tells = True
 
     def __init__(self, gateway: str, in_thread: InThread) -> None:

@@ -63,7 +63,7 @@ class Telling:
             "version": snapshot.version,
             "state": self._state.name,
             "state_since": self._state.since.isoformat().replace("+00:00", "Z"),
-            "state_fault": self._state.fault,
+            "state_fault": self._state.trouble,
             **live,
         }
 

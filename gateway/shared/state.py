@@ -80,7 +80,7 @@ class SharedState:
         self.scheduler: SharedScheduler
         self.accounts: SharedAccounts
         self._apart: Apart | None = None
-        self._journal: Journal | None = None
+        self.trouble = ""
         self._heard = 1  # gateways that told the database of themselves, with this one
         self._moving = Moving()
         self._shown: dict[str, dict[str, Any]] = {}  # budgets by account, as last seen
@@ -138,10 +138,10 @@ class SharedState:
     def _turn(self, mode: Mode) -> None:
         self.mode, self.since = mode, datetime.now(UTC)
         if mode == "shared":
-            self._fault = ""
+            self._fault = self.trouble = ""
 
     def open(self, journal: Journal) -> list[Step]:
-        self._journal = self._tending.journal = journal
+        self._tending.journal = journal
         return [
             (self._watch, WATCH_S, "shared state"),
             (self._beat, BEAT_S, "lease on shared counters"),
@@ -222,10 +222,10 @@ class SharedState:
 
     def _lose(self) -> None:
         """In one step: whoever waits asks again, and finds the new mode."""
-        opens = self._opens and not self.scheduler.link.refused
-        why = self.fault or "it does not answer"
-        log.error("the shared state is out of reach", then="apart" if opens else "lost", why=why)
-        if opens:
+        then = "apart" if self._opens and not self.scheduler.link.refused else "lost"
+        self.trouble = self.fault or f"the state shared by gateways {self.scheduler.link.trouble}"
+        log.error("the shared state is out of reach", then=then, why=self.trouble)
+        if then == "apart":
             self._go_apart()
         else:
             self._turn("lost")
@@ -384,10 +384,10 @@ class SharedState:
     def cut(self, waiting: Collection[str], at: datetime) -> None:
         """The counters are nobody's own: the ledger is compared with them all the time
         (`Books.follow`), and here only what is open."""
-        assert self._journal is not None
+        assert self._tending.journal is not None
         apart = self._apart.running if self._apart is not None else {}
         asked = len([i for i in (*self.accounts.open_ids, *apart) if i not in waiting])
-        self._journal.cut(
+        self._tending.journal.cut(
             Cut(
                 gateway=self._gateway,
                 at=at,

@@ -64,6 +64,7 @@ class Link:
         self._task: asyncio.Task[None] | None = None
         self._sent_all: Callable[[], None] = lambda: None
         self.down_since: float | None = None
+        self.trouble = ""  # what was last in the way
         self.refused = ""  # why no call is answered though the server does: its records are others'
 
     def start(self) -> None:
@@ -155,6 +156,7 @@ class Link:
 
     def _out_of_reach(self, error: Exception) -> None:
         now, why = time.monotonic(), in_words(error)
+        self.trouble = f"is out of reach: {why}"
         if self.down_since is None:
             self.down_since = now
             log.warning("shared scheduler out of reach", error=why)

@@ -6,6 +6,9 @@ Neither these words nor redis-py's own hold a password.
 from __future__ import annotations
 
 WORDS = {  # by what redis-py, Redis or Valkey says, in lower case; the first that fits
+    "maxmemory": "the server's memory is full; raise its maxmemory",
+    "read only replica": "the server follows another one, and takes no writes",
+    "good replicas": "the server lacks the followers that its min-replicas-to-write asks for",
     "no permissions": "the user in REDIS_URL lacks a right; it needs ~* &* +@all",
     "password": "the user or password in REDIS_URL is not taken",
     "authenticat": "the user or password in REDIS_URL is missing or not taken",

@@ -117,6 +117,15 @@ REFUSALS = {
 }
 
 
+WORDS = {
+    "its memory is full": "memory is full",
+    "it follows another": "follows another",
+    "it lacks followers": "min-replicas-to-write",
+    "no function may be called": "lacks a right",
+    "no key may be used": "lacks a right",
+}
+
+
 @pytest.mark.parametrize("why", REFUSALS)
 async def test_a_server_that_answers_and_takes_no_call_is_away_like_one_that_is_silent(
     start: Start, redis: RedisServer, ledger: list[Used], why: str
@@ -132,8 +141,10 @@ async def test_a_server_that_answers_and_takes_no_call_is_away_like_one_that_is_
         with pytest.raises(StateLost):
             await one.admit("new")
         assert one.state.name == "lost"
+        assert WORDS[why] in one.state.trouble  # as doctor and console tell it
         client.execute_command(*takes.split())
     await until(lambda: one.state.name == "shared", "it is back")
+    assert not one.state.trouble
     assert (await one.admit("next")).grant.request_id == "next"
     one.state.settle("next", 30, COST)
     shown = await one.budget_once(lambda shown: not shown["reserved"])
