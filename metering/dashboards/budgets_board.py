@@ -101,7 +101,7 @@ def paces(watch: Watch) -> Pace:
     found: dict[tuple[str, str], float] = {}
     hour = Reading(watch.at - HOUR, watch.at)
     for (tenant, application), total in hour.totals(("tenant", "application")).items():
-        for key in ((tenant, application), (tenant, "")):
+        for key in {(tenant, application), (tenant, "")}:  # one and the same without application
             found[key] = found.get(key, 0.0) + total.cost
     return found
 

@@ -15,7 +15,7 @@ from metering import alerts
 from metering.dashboards import errors, ranges
 from metering.dashboards.boards import KINDS
 from metering.dashboards.budgets import Left, Owned
-from metering.dashboards.budgets_board import gone_at
+from metering.dashboards.budgets_board import gone_at, paces
 from metering.dashboards.lanes_board import promises
 from metering.dashboards.neighbours import neighbours
 from metering.dashboards.watching import Filters, Watch
@@ -227,6 +227,20 @@ def test_when_a_budget_will_be_gone(
 # --- lanes against what is reserved for them -------------------------------------------------
 
 
+def test_a_budgets_pace_counts_each_request_once(db: None) -> None:
+    """Of an application and of none: both are the tenant's."""
+    served(1, AT, tenant="initech", cost=300.0)
+    served(2, AT, tenant="acme", application="nightly", cost=20.0)
+    served(3, AT, tenant="acme", cost=1.0)
+    builders.count_minutes([AT])
+    pace = paces(watching())
+    assert pace == {
+        ("initech", ""): 300.0,
+        ("acme", "nightly"): 20.0,
+        ("acme", ""): 21.0,
+    }
+
+
 def test_a_lane_is_promised_its_reserved_share_for_as_much_as_it_asks(db: None) -> None:
     """0.3, 0.2 and 0.1 are reserved. The first waited a hundredth of a minute and asked for little,
     the second waited all the time, the third never."""
@@ -247,8 +261,9 @@ def test_a_lane_is_promised_its_reserved_share_for_as_much_as_it_asks(db: None) 
 
 
 def served(number: int, at: datetime, **fields: Any) -> None:
-    given = {"model": "demo-chat", "cost": 100.0, "estimated_cost": 100.0, "usage_source": "engine"}
-    UsageRow.objects.create(request_id=f"r{number}", at=at, tenant="acme", **{**given, **fields})
+    given = {"tenant": "acme", "model": "demo-chat", "cost": 100.0, "estimated_cost": 100.0}
+    given["usage_source"] = "engine"
+    UsageRow.objects.create(request_id=f"r{number}", at=at, **{**given, **fields})
 
 
 def test_how_far_estimates_were_off_is_told_of_a_range_and_of_a_pool(
