@@ -16,6 +16,12 @@ local function end_late(p, since)
   end
 end
 
+-- Which server this is; false where it does not tell.
+local function server()
+  local told = redis.pcall('INFO', 'server')
+  return type(told) == 'string' and told:match('run_id:(%w+)') or false
+end
+
 -- Says whose end is to be done and who lives, and whether the counters were loaded. Who is not on the
 -- list (any more) comes back under another name. Which server this is tells the caller whether it may
 -- be an older copy of the one before.
@@ -26,7 +32,7 @@ local function beat(p, m, now)
   call('ZADD', key, string.format('%.17g', now), m.replica)
   end_late(p, string.format('%.17g', now - m.lease_s))
   local ending, live = call('ZRANGE', p .. 'ending', 0, -1), call('ZRANGE', key, 0, -1)
-  return { true, ending, call('GET', p .. 'loaded'), live, call('INFO', 'server'):match('run_id:(%w+)') }
+  return { true, ending, call('GET', p .. 'loaded'), live, server() }
 end
 
 -- It goes on under another name, and has told what it runs: what is left under this one has ended.
