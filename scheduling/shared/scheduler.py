@@ -312,7 +312,7 @@ class SharedScheduler:
 
     def granted(self, pool: str, grants: list[list[str]]) -> None:
         """An old grant is not taken once the lease may have run out: who holds what is asked
-        first."""
+        first. With an answer in `pool` come grants in others: a tenant's limit is one for all."""
         if grants and self.leases.in_doubt(pool):
             return
         for request_id, endpoint in grants:
@@ -321,11 +321,11 @@ class SharedScheduler:
                 if request_id not in self.running:  # given up, or ended before it was granted anew
                     self.call("abandon", pool, request_id)
                 continue
-            if waiter.future.done():
-                self.call("abandon", pool, request_id)
-                continue
             ticket = waiter.ticket
-            born = self.leases.born.get(pool, 0.0)
+            if waiter.future.done():
+                self.call("abandon", ticket.pool, request_id)
+                continue
+            born = self.leases.born.get(ticket.pool, 0.0)
             self.running[request_id] = Running(ticket, endpoint, ticket.cost, born)
             waiter.future.set_result(Grant(request_id, endpoint))
 

@@ -292,6 +292,29 @@ async def test_a_tenants_limit_holds_over_gateways(house: House) -> None:
     await second
 
 
+async def test_who_leaves_as_an_end_in_another_pool_lets_it_in_holds_nothing(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its task was cancelled, and has not run yet when the grant is here."""
+    limited = {"alice": TenantConfig(1.0, max_running=1)}
+    one = await house.scheduler(config(pool(1), pool(1, name="other"), tenants=limited))
+    await one.acquire(ticket("r1"), 60)
+    leaving = asyncio.ensure_future(one.acquire(ticket("r2", pool="other"), 60))
+    await waits(one, "r2")
+    granted = one.granted
+
+    def as_it_leaves(pool: str, grants: list[list[str]]) -> None:
+        if ["r2", "a"] in grants:
+            leaving.cancel()
+        granted(pool, grants)
+
+    monkeypatch.setattr(one, "granted", as_it_leaves)
+    one.settle("r1", 10.0)
+    with pytest.raises(asyncio.CancelledError):
+        await leaving
+    assert await one.acquire(ticket("r3"), 0.0) == Grant("r3", "a")
+
+
 async def test_who_may_not_listen_starts_and_hears_of_its_grants_later() -> None:
     """A user of the server's that was given keys and no channels, as is usual for a new one."""
     with redis_server() as own:
