@@ -39,6 +39,12 @@ def budget_words(found: re.Match[str]) -> str:
     return f"{start}{budget} {found['budget']} of {whose}"
 
 
+def the_budget(account: str) -> str:
+    """Of an account, as a sentence begins: `The budget hourly of application nightly of acme`."""
+    found = FOUND.fullmatch(f"The budget {account}")
+    return budget_words(found) if found else f"The budget {account}"
+
+
 def moment_of(found: re.Match[str]) -> datetime:
     return datetime.fromisoformat(found["at"]).astimezone(UTC)
 

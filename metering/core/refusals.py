@@ -10,6 +10,7 @@ from math import ceil
 
 from metering.core.budgets import BurstBucket, Counter
 from metering.core.hold import Hold, RateState, Refused
+from metering.core.prose import the_budget
 from tenants.core.periods import days_of
 from tenants.core.snapshot import BudgetPolicy
 
@@ -59,7 +60,7 @@ def burst(policy: BudgetPolicy, bucket: BurstBucket, cost: float, rates: RateSta
         limit=policy.account,
         code="rate_limit_exceeded",
         message=(
-            f"The burst budget {policy.account} holds {_set(policy.cost)} units; "
+            f"{the_budget(policy.account)} holds {_set(policy.cost)} units; "
             f"{_units(policy.cost - bucket.used)} are left and this request needs {_units(cost)}. "
             f"It refills by {_set(policy.refill_per_second)} a second. "
             f"Come back in {ceil(wait_s)} s."
@@ -82,7 +83,7 @@ def sustained(
         limit=policy.account,
         code="rate_limit_exceeded" if held else "insufficient_quota",
         message=(
-            f"The budget {policy.account} allows {_units(policy.cost)} units "
+            f"{the_budget(policy.account)} allows {_units(policy.cost)} units "
             f"{each(policy.period)}; {_units(counter.used)} are used, {_units(counter.reserved)} "
             f"are held by {_requests(counter.holds, 'running ')}, "
             f"and this one needs {_units(cost)}. "

@@ -32,7 +32,7 @@ def test_a_budget_used_up_exactly_refuses_and_says_so(rig: Rig) -> None:
     assert refused.error["type"] == "insufficient_quota"
     assert refused.headers["x-should-retry"] == "false"
     assert 1 <= int(refused.headers["retry-after"]) <= 86_400
-    for word in (f"tenant:{alice.tenant}/daily", "30 units a day", "The next day begins at"):
+    for word in (f"The budget daily of {alice.tenant}", "30 units a day", "The next day begins at"):
         assert word in refused.message
     assert rig.record(refused)["throttle_reason"] == f"tenant:{alice.tenant}/daily"
 
@@ -83,11 +83,12 @@ def test_the_tightest_of_key_application_and_tenant_decides(rig: Rig) -> None:
     third = rig.key(first.tenant, model=first.model)
     assert statuses(second, 5) == [200] * 5
     refused = second.chat(max_tokens=5)
-    assert f"key:{second.key_id}/daily" in refused.message
+    assert f"The budget daily of key fl_{second.key_id} " in refused.message
     assert statuses(first, 3) == [200] * 3
-    assert f"application:{first.tenant}/app/daily" in first.chat(max_tokens=5).message
+    of_app = f"The budget daily of application app of {first.tenant} "
+    assert of_app in first.chat(max_tokens=5).message
     assert statuses(third, 2) == [200] * 2
-    assert f"tenant:{first.tenant}/daily" in third.chat(max_tokens=5).message
+    assert f"The budget daily of {first.tenant} " in third.chat(max_tokens=5).message
     rows = [row for row in rig.records(first.tenant, 13) if row["status"] == 200]
     assert sum(row["cost"] for row in rows) == 100
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from metering.core.prose import in_words
+from metering.core.prose import in_words, the_budget
 
 SAID = [
     ("tenant:acme/hourly has used 85% of it", "Budget hourly of acme has used 85% of it"),
@@ -27,3 +27,16 @@ SAID = [
 @pytest.mark.parametrize(("text", "words"), SAID)
 def test_a_message_in_words(text: str, words: str) -> None:
     assert in_words(text) == words
+
+
+@pytest.mark.parametrize(
+    ("account", "words"),
+    [
+        ("tenant:acme/hourly", "The budget hourly of acme"),
+        ("application:acme/nightly/hourly", "The budget hourly of application nightly of acme"),
+        ("key:fufywk8hsjjv/cap", "The budget cap of key fl_fufywk8hsjjv"),
+        ("odd", "The budget odd"),
+    ],
+)
+def test_a_refusal_begins_with_its_budget_as_the_pages_call_it(account: str, words: str) -> None:
+    assert the_budget(account) == words
