@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+from contextlib import suppress
 from typing import Any
 
 from django.conf import settings
@@ -47,7 +49,8 @@ class Fairlane:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
+            with suppress(asyncio.CancelledError):  # told to stop before it was ready
+                await self._lifespan(receive, send)
         elif self._is_for_gateway(scope):
             await self._gateway(scope, receive, send)
         elif scope["type"] == "http":

@@ -145,7 +145,7 @@ class DrainingServer(uvicorn.Server):
         starting = asyncio.ensure_future(self._begin(sockets))
         while not self.should_exit and not starting.done():
             await asyncio.wait([starting], timeout=LOOK_S)
-        if starting.done():
+        if starting.done() or self.lifespan.startup_event.is_set():  # it is about to be done
             await starting
         else:
             starting.cancel()

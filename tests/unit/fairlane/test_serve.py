@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvicorn
@@ -84,6 +84,27 @@ async def test_a_start_that_fails_ends_by_itself_and_not_by_an_exit_within_a_tas
     await asyncio.wait_for(server.serve(), 60)
     assert server.failed
     assert not server.started
+
+
+async def test_a_start_that_is_cut_short_is_no_fault() -> None:
+    """uvicorn would tell it as one, with a traceback."""
+    from fairlane.asgi import Fairlane
+
+    asked = asyncio.Event()
+
+    class Waits:
+        async def start(self) -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+    async def pass_on(*_: Any) -> None:
+        pass
+
+    app = Fairlane(cast(Any, Waits()), console=False)
+    starting = asyncio.create_task(app({"type": "lifespan"}, pass_on, pass_on))
+    await asyncio.wait_for(asked.wait(), 60)
+    starting.cancel()
+    await starting
 
 
 def test_a_start_that_cannot_write_names_the_file_and_the_setting(settings: Any) -> None:
