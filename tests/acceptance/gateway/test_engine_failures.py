@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.acceptance.gateway.caller import Answer, Caller
+from tests.acceptance.gateway.engine import own_engine
 from tests.acceptance.gateway.rig import Rig, SimulatedEngine
 from tests.acceptance.stack import PATIENCE_S, ROOT, answers, free_port, until
 
@@ -72,6 +73,24 @@ def test_an_endpoint_that_fails_every_request_is_left_though_its_checks_succeed(
 
     until(lambda: plain()["priority_ignored"], "lanes differ, and `openai` knows no priority")
     until(lambda: "engine" in endpoint(), "its load is known")
+
+
+def test_an_endpoint_that_answers_200_with_no_answer_is_left_too(rig: Rig) -> None:
+    """As does a proxy before an engine that wants somebody to sign in, its health check excepted."""
+    with own_engine() as page:
+        page.act = lambda asked: asked.whole(200, b"<html>Sign in", content_type="text/html")
+        model = rig.pool(endpoints=[{"url": page.url}, {"url": rig.engine.url}])
+        alice = rig.tenant()
+        answers = [alice.chat(model=model, messages=new(n), max_tokens=1) for n in range(8)]
+        assert {answer.status for answer in answers} == {200}
+        assert {rig.record(answer)["endpoint"] for answer in answers} == {rig.engine.url}
+        assert len(page.paths) >= 5
+
+        def was_out() -> bool:
+            pools = [sample["pools"].get(model) for sample in rig.samples()]
+            return any(not pool["endpoints"][page.url]["available"] for pool in pools if pool)
+
+        until(was_out, "the endpoint was out")
 
 
 @pytest.mark.parametrize("stream", [False, True])
