@@ -1,8 +1,8 @@
 """What stands in an alert's message for programs, in words for people.
 
 A message names budgets by their accounts (`application:acme/nightly/hourly`) and moments in UTC
-(`2026-11-30T18:00Z`): so it is the same for everybody, and each reader gets it in words. A refusal's message has them at
-once: nothing turns it into words for its caller.
+(`2026-11-30T18:00Z`): so it is the same for everybody, and each reader gets it in words.
+A refusal's message has them at once: nothing turns it into words for its caller.
 """
 
 from __future__ import annotations
