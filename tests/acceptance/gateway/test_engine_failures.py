@@ -76,7 +76,7 @@ def test_an_endpoint_that_fails_every_request_is_left_though_its_checks_succeed(
 
 
 def test_an_endpoint_that_answers_200_with_no_answer_is_left_too(rig: Rig) -> None:
-    """As does a proxy before an engine that wants somebody to sign in, its health check excepted."""
+    """As of a proxy before an engine that wants somebody to sign in, but for health checks."""
     with own_engine() as page:
         page.act = lambda asked: asked.whole(200, b"<html>Sign in", content_type="text/html")
         model = rig.pool(endpoints=[{"url": page.url}, {"url": rig.engine.url}])
