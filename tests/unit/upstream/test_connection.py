@@ -169,18 +169,19 @@ def test_an_answer_before_the_request_is_wholly_sent_does_not_free_the_connectio
     assert (bench.freed_count, bench.socket.aborted) == (0, True)
 
 
-def test_a_switch_of_protocols_is_refused(bench: Bench) -> None:
+@pytest.mark.parametrize(
+    ("head", "why"),
+    [
+        (b"101 Switching\r\nConnection: upgrade\r\nUpgrade: h2c\r\n", "switched"),
+        (b"000 Odd\r\nContent-Length: 0\r\n", "no such status"),
+    ],
+)
+def test_a_switch_of_protocols_and_a_status_that_is_none_are_refused(
+    bench: Bench, head: bytes, why: str
+) -> None:
     exchange = bench.start()
-    bench.hear(b"HTTP/1.1 101 Switching\r\nConnection: upgrade\r\nUpgrade: h2c\r\n\r\n")
-    with pytest.raises(httpx.RemoteProtocolError, match="switched"):
-        bench.read(exchange)
-    assert bench.socket.aborted
-
-
-def test_a_status_that_is_none_is_refused(bench: Bench) -> None:
-    exchange = bench.start()
-    bench.hear(b"HTTP/1.1 000 Odd\r\nContent-Length: 0\r\n\r\n")
-    with pytest.raises(httpx.RemoteProtocolError, match="no such status"):
+    bench.hear(b"HTTP/1.1 " + head + b"\r\n")
+    with pytest.raises(httpx.RemoteProtocolError, match=why):
         bench.read(exchange)
     assert bench.socket.aborted
 
