@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tests import builders
 
-ARTEFACTS = Path(__file__).resolve().parent.parent / "artefacts"
 ARGUMENTS = [
     "--headless",
     "--no-sandbox",

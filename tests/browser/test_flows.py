@@ -13,7 +13,7 @@ from tenants import selectors, services
 from tenants.core.diff import named
 from tests import builders
 from tests.acceptance.stack import until
-from tests.browser.conftest import ARTEFACTS
+from tests.browser.pictures import picture
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -42,7 +42,7 @@ def test_log_in_change_a_weight_see_the_audit_entry_and_take_it_back(
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("alert")).to_contain_text("Nothing is changed")
     expect(page.get_by_label("Weight")).to_have_attribute("aria-invalid", "true")
-    page.screenshot(path=ARTEFACTS / "flow-refused.png", full_page=True)
+    picture(page, "flow-refused")
     page.get_by_label("Weight").fill("16")
     page.get_by_role("button", name="Preview").click()
     expect(page.get_by_role("region", name="Changes")).to_contain_text("16")
@@ -50,7 +50,7 @@ def test_log_in_change_a_weight_see_the_audit_entry_and_take_it_back(
     expect(page.get_by_label("Weight")).to_have_value("16")
     page.get_by_role("button", name="Preview").click()
     page.get_by_label("Reason").fill("Launch week")
-    page.screenshot(path=ARTEFACTS / "flow-preview.png", full_page=True)
+    picture(page, "flow-preview")
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status")).to_contain_text("Revision 2 is in force")
     assert weight_of("acme") == 16
@@ -61,7 +61,7 @@ def test_log_in_change_a_weight_see_the_audit_entry_and_take_it_back(
         expect(row).to_contain_text(text)
     row.get_by_role("link", name="2", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_contain_text("Revision 2")
-    page.screenshot(path=ARTEFACTS / "flow-revision.png", full_page=True)
+    picture(page, "flow-revision")
 
     page.get_by_role("link", name="Revisions").first.click()
     page.get_by_role("link", name="Restore… revision 1").click()
@@ -86,13 +86,13 @@ def test_two_admins_edit_the_same_tenant_without_javascript(
     crossed = page.get_by_role("region", name="What changed meanwhile")
     for text in ("When you opened it", "In force now", "Yours", "Asia/Tokyo"):
         expect(crossed).to_contain_text(text)
-    page.screenshot(path=ARTEFACTS / "flow-conflict.png", full_page=True)
+    picture(page, "flow-conflict")
     expect(page.get_by_role("button", name="Apply")).to_have_count(0)
     assert weight_of("acme") == 5
     crossed.get_by_label("Yours").check()
     page.get_by_role("button", name="Show what my choices do").click()
     page.get_by_label("Reason").fill("Agreed with the other one")
-    page.screenshot(path=ARTEFACTS / "flow-conflict-solved.png", full_page=True)
+    picture(page, "flow-conflict-solved")
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status")).to_contain_text("in force")
     assert weight_of("acme") == 3
@@ -107,15 +107,15 @@ def test_many_tenants_are_changed_at_once_by_keyboard(
     page.goto(live_server.url + "/tenants/?tier=bronze")
     for name in ("Choose hooli", "Choose umbrella"):
         page.get_by_label(name).press("Space")
-    page.screenshot(path=ARTEFACTS / "flow-bulk-list.png", full_page=True)
+    picture(page, "flow-bulk-list")
     page.get_by_role("button", name="Change…").press("Enter")
     expect(page.get_by_role("heading", level=1)).to_contain_text("Change 2 tenants")
     page.get_by_label("Running at once").fill("6")
-    page.screenshot(path=ARTEFACTS / "flow-bulk-form.png", full_page=True)
+    picture(page, "flow-bulk-form")
     page.get_by_label("Running at once").press("Enter")
     expect(page.get_by_role("region", name="Changes")).to_contain_text("from tier bronze")
     page.get_by_label("Reason").fill("The nightly batch needs it")
-    page.screenshot(path=ARTEFACTS / "flow-bulk-preview.png", full_page=True)
+    picture(page, "flow-bulk-preview")
     page.get_by_label("Reason").press("Enter")
     expect(page.get_by_role("status")).to_contain_text("2 tenants changed.")
     found = named(selectors.current_document(), "tenant")
@@ -136,7 +136,7 @@ def test_a_pool_of_many_endpoints_is_made_at_once_and_enter_still_means_preview(
     page.get_by_label("Endpoints row 6: URL").fill("http://127.0.0.1:9406/v1")
     expect(page.get_by_label("Endpoints row 1: URL")).to_have_value("http://127.0.0.1:9401/v1")
     expect(page.get_by_role("alert")).to_have_count(0)
-    page.screenshot(path=ARTEFACTS / "flow-more-rows.png", full_page=True)
+    picture(page, "flow-more-rows")
     page.get_by_label("Model").fill("llama-70b")
     page.get_by_label("Model").press("Enter")
     changes = page.get_by_role("region", name="Changes")
@@ -163,7 +163,7 @@ def test_a_key_is_made_and_its_secret_shown_once(
     assert secret.startswith("fl_")
     for call in ("curl", "Python, OpenAI's client"):
         expect(page.get_by_role("region", name=f"Call with {call}")).to_contain_text(secret)
-    page.screenshot(path=ARTEFACTS / "flow-key.png", full_page=True)
+    picture(page, "flow-key")
     page.get_by_role("link", name="Done").click()
     expect(page.get_by_role("row", name="browser bot")).to_contain_text("active")
     assert secret not in page.content()
@@ -195,14 +195,14 @@ def test_a_chart_is_saved_as_a_picture_and_a_refresh_that_fails_is_told_until_on
     with page.expect_download() as saving:
         page.get_by_role("button", name="Tokens a minute as PNG").click()
     assert saving.value.suggested_filename == "fairlane-chart-tokens.png"
-    picture = Path(saving.value.path()).read_bytes()
-    assert picture.startswith(b"\x89PNG")
-    assert int.from_bytes(picture[16:20]) == 2400
+    saved = Path(saving.value.path()).read_bytes()
+    assert saved.startswith(b"\x89PNG")
+    assert int.from_bytes(saved[16:20]) == 2400
     notice = page.get_by_text("The page could not be refreshed")
     expect(notice).to_be_hidden()
     page.route("**/?range=15m", lambda route: route.fulfill(status=429, body="no"))
     expect(notice).to_be_visible()
-    page.screenshot(path=ARTEFACTS / "flow-stale.png")
+    picture(page, "flow-stale", full_page=False)
     page.unroute("**/?range=15m")
     expect(notice).to_be_hidden()
 
@@ -280,7 +280,7 @@ def test_on_a_phone_the_menu_opens_by_button_and_closes_by_escape(
     expect(menu).to_be_hidden()
     page.get_by_role("button", name="Menu").click()
     expect(menu).to_be_visible()
-    page.screenshot(path=ARTEFACTS / "flow-menu.png")
+    picture(page, "flow-menu", full_page=False)
     page.keyboard.press("Escape")
     expect(menu).to_be_hidden()
 

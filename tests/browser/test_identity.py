@@ -15,7 +15,7 @@ from playwright.sync_api import Page, expect
 
 from tenants import services
 from tests import builders
-from tests.browser.conftest import ARTEFACTS
+from tests.browser.pictures import picture
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -32,12 +32,10 @@ class Camera:
 
     def look(self, name: str) -> None:
         for size, (width, height) in SIZES.items():
-            folder = ARTEFACTS / size
-            folder.mkdir(parents=True, exist_ok=True)
             self.page.set_viewport_size({"width": width, "height": height})
             for scheme in ("light", "dark"):
                 self.page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
-                self.page.screenshot(path=folder / f"{name}-{scheme}.png", full_page=True)
+                picture(self.page, f"{size}/{name}-{scheme}")
             over = self.page.evaluate("document.documentElement.scrollWidth - innerWidth")
             if over > 0:
                 self.faults.append(f"{name}, {size}: {over} px wider than the window")

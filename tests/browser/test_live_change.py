@@ -14,7 +14,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.acceptance.stack import Stack, demo_policy, stack, until
-from tests.browser.conftest import ARTEFACTS
+from tests.browser.pictures import picture
 
 
 @pytest.fixture(scope="module")
@@ -98,11 +98,6 @@ def weight_of_acme(served: Stack, token: str) -> float | None:
     return acme["weight"] if acme else None
 
 
-def shot(page: Page, name: str) -> None:
-    ARTEFACTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=ARTEFACTS / f"night-{name}.png", full_page=True)
-
-
 def test_three_in_the_morning_the_noisy_tenant_is_found_slowed_watched_and_let_go_again(
     served: Stack, admin: dict[str, Any], page: Page
 ) -> None:
@@ -116,30 +111,30 @@ def test_three_in_the_morning_the_noisy_tenant_is_found_slowed_watched_and_let_g
         expect(page.get_by_role("heading", name="Overview")).to_be_visible()
         tenants = page.get_by_role("region", name="Tenants")
         expect(tenants.get_by_role("row").nth(1)).to_contain_text("acme")
-        shot(page, "1-overview")
+        picture(page, "night-1-overview")
 
         tenants.get_by_role("link", name="acme", exact=True).click()
         expect(page.get_by_role("region", name="In the queues")).to_contain_text("67%")
-        shot(page, "2-noisy-tenant")
+        picture(page, "night-2-noisy-tenant")
         page.get_by_role("link", name="Edit", exact=True).click()
         page.get_by_label("Weight").fill("1")
         page.get_by_role("button", name="Preview").click()
         expect(page.get_by_role("region", name="Changes")).to_contain_text("from tier gold")
         expect(page.get_by_text("acme: 67% → 33% of interactive-standard")).to_be_visible()
-        shot(page, "3-preview")
+        picture(page, "night-3-preview")
         page.get_by_label("Reason").fill("It floods the lane; ticket 4711")
         page.get_by_role("button", name="Apply").click()
         expect(page.get_by_role("status")).to_contain_text("Revision 2 is in force")
         until(lambda: weight_of_acme(served, admin["token"]) == 1, "the new weight is in force")
         expect(page.get_by_role("region", name="In the queues")).to_contain_text("33%")
-        shot(page, "4-slowed")
+        picture(page, "night-4-slowed")
 
         page.get_by_role("link", name="Undo").click()
         expect(page.get_by_role("region", name="Changes")).to_contain_text("weight")
         expect(page.get_by_label("Reason")).to_have_value(
             "Undo revision 2: It floods the lane; ticket 4711"
         )
-        shot(page, "5-undo")
+        picture(page, "night-5-undo")
         page.get_by_role("button", name="Undo").click()
         expect(page.get_by_role("status")).to_contain_text("Revision 3 is in force")
         until(lambda: weight_of_acme(served, admin["token"]) == 4, "the old weight is back")
@@ -150,6 +145,6 @@ def test_three_in_the_morning_the_noisy_tenant_is_found_slowed_watched_and_let_g
     expect(entries.nth(0)).to_contain_text("Undo revision 2")
     expect(entries.nth(1)).to_contain_text("ticket 4711")
     expect(entries.nth(1)).to_contain_text("ada")
-    shot(page, "6-audit")
+    picture(page, "night-6-audit")
     file = page.request.get(f"{served.url}/audit/?field=weight&format=csv")
     assert "ticket 4711" in file.text()

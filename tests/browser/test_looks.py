@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from metering.models import Alert, AlertDelivery, AlertDestination
 from tenants import services
 from tests import builders
 from tests.acceptance.stack import until
-from tests.browser.conftest import ARTEFACTS
+from tests.browser.pictures import picture
 from tests.integration.console.routes import PLACEHOLDER, every
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -110,14 +109,9 @@ def looks(page: Page, name: str) -> Iterator[str]:
             page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
             with suppress(AssertionError):  # charts take their new width one after another
                 until(lambda: overflow(page) <= 0, "no wider than the window", 10)
-            picture(page, ARTEFACTS / size / f"{name}-{scheme}.png")
+            picture(page, f"{size}/{name}-{scheme}")
             if (size, scheme) in JUDGED:
                 yield from (f"{name}, {size} {scheme}: {fault}" for fault in faults(page, size))
-
-
-def picture(page: Page, path: Path) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=path, full_page=True)
 
 
 def faults(page: Page, size: str) -> Iterator[str]:
@@ -193,5 +187,5 @@ def test_without_a_script_a_wide_table_scrolls_by_keyboard(
     page.goto(live_server.url + "/audit/")
     table = page.get_by_role("region", name="Audit")
     assert table.get_attribute("tabindex") == "0"
-    picture(page, ARTEFACTS / "narrow" / "audit-without-script.png")
+    picture(page, "narrow/audit-without-script")
     context.close()
