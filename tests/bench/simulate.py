@@ -2,7 +2,7 @@
 
     .venv/bin/python -m tests.bench.simulate [--quick] [speed]
 
-Prints the tables of docs/benchmarks.md, "Simulations". All of it is in virtual time, so that the
+Prints the tables of docs/simulations.md. All of it is in virtual time, so that the
 tables are the same on every machine; only the last one, the simulator's own speed, is not.
 """
 
