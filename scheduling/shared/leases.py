@@ -252,11 +252,8 @@ class Leases:
 
     def _heard(self, grants: list[list[Any]]) -> None:
         for request_id, endpoint, *reason in grants:
-            waiter = self._owner.waiters.get(request_id)
-            if waiter is None:
-                continue
             if endpoint:
-                self._owner.granted(waiter.ticket.pool, [[request_id, endpoint]])
+                self._owner.granted([(request_id, endpoint)])
             else:
                 self._owner.dropped(request_id, reason[0])
 
@@ -266,16 +263,16 @@ class Leases:
         for id in ids:
             by_pool.setdefault(self._owner.waiters[id].ticket.pool, []).append(id)
         for pool, asked in by_pool.items():
-            self._owner.call("states", pool, asked, then=self._told(pool, asked))
+            self._owner.call("states", pool, asked, then=self._told(asked))
 
-    def _told(self, pool: str, asked: list[str]) -> Callable[[Answer], None]:
+    def _told(self, asked: list[str]) -> Callable[[Answer], None]:
         def then(answer: Answer) -> None:
             if answer[0] != "done":  # nothing is there: all of them are sent again
                 return
             for id, (state, endpoint) in zip(asked, answer[2], strict=True):
                 waiter = self._owner.waiters.get(id)
                 if state == "running":
-                    self._owner.granted(pool, [[id, endpoint]])
+                    self._owner.granted([(id, endpoint)])
                 elif state == "gone" and waiter is not None:
                     waiter.send()
 

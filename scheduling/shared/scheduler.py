@@ -285,7 +285,7 @@ class SharedScheduler:
                 self.told_incomplete(answer[2:])
             if then is not None:
                 then(answer)
-            self.granted(pool, answer[1])
+            self.granted(answer[1])
 
         self.link.send(Call(function, self.keys.of(pool), payload, taken, failed))
 
@@ -310,19 +310,17 @@ class SharedScheduler:
         self.call(function, pool, *given, then=then, failed=failed)
         return await answer
 
-    def granted(self, pool: str, grants: list[list[str]]) -> None:
-        """An old grant is not taken once the lease may have run out: who holds what is asked
-        first. With an answer in `pool` come grants in others: a tenant's limit is one for all."""
-        if grants and self.leases.in_doubt(pool):
-            return
+    def granted(self, grants: Iterable[Sequence[str]]) -> None:
+        """Ids and endpoints, of any pool: a tenant's limit is one for all. Who gave up has given
+        the place back as well. An old grant is not taken once the lease in its pool may have run
+        out: who holds what is asked first."""
         for request_id, endpoint in grants:
-            waiter = self._leave(request_id)
-            if waiter is None:
-                if request_id not in self.running:  # given up, or ended before it was granted anew
-                    self.call("abandon", pool, request_id)
+            waiter = self.waiters.get(request_id)
+            if waiter is None or self.leases.in_doubt(waiter.ticket.pool):
                 continue
+            self._leave(request_id)
             ticket = waiter.ticket
-            if waiter.future.done():
+            if waiter.future.done():  # its task was cancelled, and has not run since
                 self.call("abandon", ticket.pool, request_id)
                 continue
             born = self.leases.born.get(ticket.pool, 0.0)

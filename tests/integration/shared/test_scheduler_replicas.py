@@ -303,16 +303,32 @@ async def test_who_leaves_as_an_end_in_another_pool_lets_it_in_holds_nothing(
     await waits(one, "r2")
     granted = one.granted
 
-    def as_it_leaves(pool: str, grants: list[list[str]]) -> None:
+    def as_it_leaves(grants: list[list[str]]) -> None:
         if ["r2", "a"] in grants:
             leaving.cancel()
-        granted(pool, grants)
+        granted(grants)
 
     monkeypatch.setattr(one, "granted", as_it_leaves)
     one.settle("r1", 10.0)
     with pytest.raises(asyncio.CancelledError):
         await leaving
     assert await one.acquire(ticket("r3"), 0.0) == Grant("r3", "a")
+
+
+async def test_nor_is_one_in_another_pool_where_the_lease_may_be_over(house: House) -> None:
+    """An end in a pool whose lease is good lets in who waits in one whose lease may not be."""
+    limited = {"alice": TenantConfig(1.0, max_running=1)}
+    one = await house.scheduler(config(pool(1), pool(1, name="other"), tenants=limited))
+    await one.acquire(ticket("r1"), 60)
+    second = asyncio.ensure_future(one.acquire(ticket("r2", pool="other"), 60))
+    await waits(one, "r2")
+    await stop_renewing(one)
+    del one.leases.renewed["other"]  # as long ago as can be
+    one.settle("r1", 10.0)
+    await eventually(lambda: not one.link.pending)
+    assert [waiting.request_id for waiting in one.waiting()] == ["r2"]
+    await one.leases.renew()
+    assert await second == Grant("r2", "a")
 
 
 async def test_who_may_not_listen_starts_and_hears_of_its_grants_later() -> None:
