@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from django.conf import settings as configured
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests import builders
 
@@ -29,6 +29,7 @@ ARGUMENTS = [
 ]
 
 
+DESK = {"width": 1440, "height": 900}
 REFUSED = ("status of 4", "Status Error Code 4")  # as the browser says it, and as htmx does
 PATIENCE_MS = 60_000  # longer than any page's own poll takes, on a machine that is busy
 expect.set_options(timeout=PATIENCE_MS)
@@ -49,20 +50,32 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def page(chromium: Browser) -> Iterator[Page]:
-    """A desk's window; whatever the console logs as an error fails the test."""
-    context = chromium.new_context(viewport={"width": 1440, "height": 900})
-    page = context.new_page()
+def opened(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """Opens a window with a session of its own, as large as a desk's where nothing else is said;
+    whatever the console logs as an error in any of them fails the test."""
+    contexts: list[BrowserContext] = []
     errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on(
-        "console",
-        lambda message: errors.append(message.text) if message.type == "error" else None,
-    )
-    page.set_default_timeout(PATIENCE_MS)
-    yield page
-    context.close()
+
+    def open_one(**options: Any) -> Page:
+        contexts.append(chromium.new_context(**{"viewport": DESK, **options}))
+        contexts[-1].set_default_timeout(PATIENCE_MS)
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: errors.append(str(error)))
+        page.on(
+            "console",
+            lambda message: errors.append(message.text) if message.type == "error" else None,
+        )
+        return page
+
+    yield open_one
+    for context in contexts:
+        context.close()
     assert not [each for each in errors if not any(said in each for said in REFUSED)], errors
+
+
+@pytest.fixture
+def page(opened: Callable[..., Page]) -> Page:
+    return opened()
 
 
 @pytest.fixture

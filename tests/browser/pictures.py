@@ -6,25 +6,30 @@ from pathlib import Path
 
 from playwright.sync_api import Error, Page
 
+from tests.acceptance.stack import until
+
 ARTEFACTS = Path(__file__).resolve().parent.parent / "artefacts"
 REFUSED = "Unable to capture screenshot"
-TWO_FRAMES = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
 def picture(page: Page, name: str, *, full_page: bool = True) -> None:
     """Keep what `page` looks like as `name`.png once it has loaded.
 
-    Chromium at times refuses a picture while a page's surface is being exchanged (after a
-    submitted form, beside other work), and takes it when asked again: so it is, once more, after
-    two frames. A second refusal is raised.
+    Chromium refuses a picture while a page's surface is being exchanged (after a submitted form,
+    beside other work), so it is asked until it takes it. No script of the page's is asked whether
+    it is ready: a page may run without scripts.
     """
     path = ARTEFACTS / f"{name}.png"
     path.parent.mkdir(parents=True, exist_ok=True)
-    page.wait_for_load_state()
-    try:
-        page.screenshot(path=path, full_page=full_page)
-    except Error as error:
-        if REFUSED not in error.message:
+
+    def taken() -> bool:
+        try:
+            page.screenshot(path=path, full_page=full_page)
+        except Error as error:
+            if REFUSED in error.message:
+                return False
             raise
-        page.evaluate(TWO_FRAMES)
-        page.screenshot(path=path, full_page=full_page)
+        return True
+
+    page.wait_for_load_state()
+    until(taken, f"Chromium takes a picture of {name}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from tenants import selectors, services
 from tenants.core.diff import named
@@ -74,10 +75,9 @@ def test_log_in_change_a_weight_see_the_audit_entry_and_take_it_back(
 
 
 def test_two_admins_edit_the_same_tenant_without_javascript(
-    chromium: Browser, live_server: Any, login: Any, people: dict[str, Any]
+    opened: Callable[..., Page], live_server: Any, login: Any, people: dict[str, Any]
 ) -> None:
-    page = chromium.new_context(java_script_enabled=False).new_page()
-    page.set_viewport_size({"width": 1440, "height": 900})
+    page = opened(java_script_enabled=False)
     login(page, people["admin"])
     page.goto(live_server.url + "/tenants/acme/edit/")
     services.edit_object("tenant", "acme", {"weight": 5, "timezone": "UTC"}, actor=builders.ROOT)
@@ -96,7 +96,6 @@ def test_two_admins_edit_the_same_tenant_without_javascript(
     page.get_by_role("button", name="Apply").click()
     expect(page.get_by_role("status")).to_contain_text("in force")
     assert weight_of("acme") == 3
-    page.context.close()
 
 
 def test_many_tenants_are_changed_at_once_by_keyboard(

@@ -48,6 +48,7 @@ class Camera:
 def sign_in(page: Page, username: str, password: str) -> None:
     page.get_by_label("User name").fill(username)
     page.get_by_label("Password").fill(password)
+    page.wait_for_load_state()  # so that the event is not this page's own
     with page.expect_event("domcontentloaded"):  # else the next one may fill the page before
         page.get_by_role("button", name="Log in").click()
 

@@ -3,14 +3,14 @@ judgement. A new page is covered by being there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from metering import alerts
 from metering.alerts import services as services_of_alerts
@@ -25,6 +25,7 @@ from tests.integration.console.routes import PLACEHOLDER, every
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
+PHONE = {"width": 390, "height": 844}
 SIZES = {"wide": (1440, 900), "narrow": (390, 844)}
 SCHEMES = ("light", "dark")
 JUDGED = {("wide", "light"), ("narrow", "dark")}  # by axe: each size and each scheme once
@@ -159,10 +160,9 @@ def test_the_login_page_looks_right(page: Page, live_server: Any) -> None:
 
 
 def test_times_are_in_the_viewers_zone_from_the_first_page_after_login(
-    chromium: Browser, live_server: Any, login: Any, people: dict[str, Any]
+    opened: Callable[..., Page], live_server: Any, login: Any, people: dict[str, Any]
 ) -> None:
-    context = chromium.new_context(timezone_id="Asia/Tokyo", viewport={"width": 390, "height": 844})
-    page = context.new_page()
+    page = opened(timezone_id="Asia/Tokyo", viewport=PHONE)
     page.goto(live_server.url + "/login/")
     login(page, people["admin"])
     page.goto(live_server.url + "/audit/")
@@ -174,18 +174,14 @@ def test_times_are_in_the_viewers_zone_from_the_first_page_after_login(
     )
     assert moment.inner_text().endswith(local)
     assert (moment.get_attribute("title") or "").endswith(" UTC")
-    context.close()
 
 
 def test_without_a_script_a_wide_table_scrolls_by_keyboard(
-    chromium: Browser, live_server: Any, login: Any, seeded: dict[str, Any]
+    opened: Callable[..., Page], live_server: Any, login: Any, seeded: dict[str, Any]
 ) -> None:
-    size = {"width": 390, "height": 844}
-    context = chromium.new_context(java_script_enabled=False, viewport=size)  # type: ignore[arg-type]
-    page = context.new_page()
+    page = opened(java_script_enabled=False, viewport=PHONE)
     login(page, seeded["admin"])
     page.goto(live_server.url + "/audit/")
     table = page.get_by_role("region", name="Audit")
     assert table.get_attribute("tabindex") == "0"
     picture(page, "narrow/audit-without-script")
-    context.close()
