@@ -22,6 +22,15 @@
     }
   });
 
+  // A link that is replaced between press and release takes no click: it waits for the next refresh.
+  let pressed = false;
+  for (const [event, is] of [["pointerdown", true], ["pointerup", false], ["pointercancel", false]]) {
+    window.addEventListener(event, ({ button }) => { pressed = is && button === 0; }, true);
+  }
+  document.body.addEventListener("htmx:beforeSwap", (event) => {
+    if (pressed && event.detail.target?.id === "live") event.preventDefault();
+  });
+
   // Whoever was logged out meanwhile gets the login page, not a piece of it inside this one.
   document.body.addEventListener("htmx:beforeSwap", (event) => {
     if (new URL(event.detail.xhr.responseURL).pathname !== new URL(event.detail.requestConfig.path, location.href).pathname) {
