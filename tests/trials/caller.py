@@ -15,7 +15,7 @@ HEAD = (
     "POST /v1/chat/completions HTTP/1.1\r\nHost: trial\r\nContent-Type: application/json\r\n"
     "Connection: close\r\nAuthorization: Bearer {key}\r\nContent-Length: {size}\r\n\r\n"
 )
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0  # longer than any limit of the gateway's
 
 
 @dataclass(slots=True)

@@ -50,7 +50,7 @@ def made(kind: str, key: str, dice: random.Random) -> Call:
             return Call(key, body(usual | {"cut": dice.randint(0, out)}, stream=stream), kind)
         case "engine hangs":
             script = usual | {"hang": dice.randint(0, out)}
-            return Call(key, body(script, stream=True), kind)
+            return Call(key, body(script, stream=True, model="hung"), kind)
     raise ValueError(kind)
 
 

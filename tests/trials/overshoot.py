@@ -37,7 +37,6 @@ def limited(room: int, unit: float, tokens: int) -> Any:
         bucket = {"name": "cap", "kind": "burst", "cost": room * unit, "refill_per_second": 0.001}
         found = policy(stub_port)
         found["pools"][0]["capacity"]["max_running"] = 1000
-        found["pools"][0]["timeouts"] |= {"first_token": 30, "total": 60}
         found["tenants"] = [
             {"name": "tenant", "tier": "open", "budgets": [monthly]},
             {"name": "bucket", "tier": "open", "budgets": [bucket]},

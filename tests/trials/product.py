@@ -46,23 +46,30 @@ COLUMNS = (
 
 
 def policy(stub_port: int, **changes: Any) -> dict[str, Any]:
-    """Two endpoints that are one stub; cost is 1 for a token in, 2 for one out."""
-    ends = [f"http://127.0.0.1:{stub_port}/{name}/v1" for name in "ab"]
+    """Two endpoints that are one stub; cost is 1 for a token in, 2 for one out. Only calls of
+    `hung` meet a time limit: a good one must not, however busy the machine is."""
+    patient = {"connect": 60, "first_token": 60, "idle": 60, "total": 120}
     made: dict[str, Any] = {
         "version": 1,
-        "lanes": [{"name": "normal", "rank": 0, "max_queue_seconds": 30}],
+        "lanes": [{"name": "normal", "rank": 0, "max_queue_seconds": 120}],
         "tiers": [{"name": "open", "lane": "normal", "budgets": [MONTHLY, BURST]}],
         "pools": [
-            {
-                "model": "chat",
-                "endpoints": [{"url": url} for url in ends],
-                "capacity": {"max_running": 16, "max_running_tokens": 10**7},
-                "timeouts": {"connect": 10, "first_token": 5, "idle": 5, "total": 30},
-            }
+            pool("chat", stub_port, patient),
+            pool("hung", stub_port, {"connect": 60, "first_token": 5, "idle": 5, "total": 30}),
         ],
         "tenants": [{"name": name, "tier": "open"} for name in TENANTS],
     }
     return made | changes
+
+
+def pool(model: str, stub_port: int, timeouts: dict[str, float]) -> dict[str, Any]:
+    ends = [f"http://127.0.0.1:{stub_port}/{name}/v1" for name in "ab"]
+    return {
+        "model": model,
+        "endpoints": [{"url": url} for url in ends],
+        "capacity": {"max_running": 16, "max_running_tokens": 10**7},
+        "timeouts": timeouts,
+    }
 
 
 @dataclass

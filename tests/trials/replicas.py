@@ -41,8 +41,6 @@ def document(stub_port: int) -> dict[str, Any]:
     made = policy(stub_port)
     zone = calm_zone()
     made["pools"][0]["capacity"]["max_running"] = MAX_RUNNING
-    # A process that was stopped for a while finds all its timers due at once.
-    made["pools"][0]["timeouts"] = {"connect": 10, "first_token": 60, "idle": 60, "total": 120}
     for name, cost in CAPPED.items():
         cap = {"name": "cap", "kind": "sustained", "cost": cost, "period": "day"}
         made["tenants"].append({"name": name, "tier": "open", "timezone": zone, "budgets": [cap]})

@@ -19,7 +19,7 @@ import yaml
 
 from metering.shared import wire
 from tests.acceptance.gateway.caller import Caller
-from tests.acceptance.gateway.rig import SimulatedEngine, pool
+from tests.acceptance.gateway.rig import HOURS_S, SimulatedEngine, pool
 from tests.acceptance.stack import ROOT, Stack, engine, until
 from tests.calm import calm_zone
 from tests.env import start_postgres
@@ -38,7 +38,7 @@ for tenant in sys.argv[1:]:
 
 
 def policy(url: str, tenants: dict[str, dict[str, Any]], **pools: int) -> dict[str, Any]:
-    lane = {"name": "normal", "rank": 0, "engine_priority": 1, "max_queue_seconds": 60}
+    lane = {"name": "normal", "rank": 0, "engine_priority": 1, "max_queue_seconds": HOURS_S}
     zone = calm_zone()
     return {
         "version": 1,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import Awaitable, Callable
 
 import httpx
 
@@ -24,6 +25,15 @@ async def send(
 ) -> httpx.Response:
     """Only the head; the body is still to be read."""
     return await transport.handle_async_request(request(url, body, **options))  # type: ignore[arg-type]
+
+
+async def begun(send: Callable[[], Awaitable[httpx.Response]]) -> httpx.Response:
+    """The head of an answer that has a short limit: asked for again where a busy machine let not
+    even that come in time."""
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            with contextlib.suppress(httpx.ReadTimeout):
+                return await send()
 
 
 async def fetch(

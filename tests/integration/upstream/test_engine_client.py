@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gateway.upstream.client import EngineClient
-from tests.integration.upstream.ask import PATIENCE_S
+from tests.integration.upstream.ask import PATIENCE_S, begun
 from tests.integration.upstream.conftest import Start
 from tests.integration.upstream.server import CHUNKED, OK, Wire, answering, chunk
 
@@ -61,7 +61,7 @@ async def test_a_stream_may_pause_for_longer_than_its_beginning_may_take(
 
     served = await engine(script)
     client = EngineClient(transport)
-    response = await send(client, served.url, first_byte_s=0.6)
+    response = await begun(lambda: send(client, served.url, first_byte_s=0.6))
     got = [piece async for piece in client.iterate(response, PATIENCE_S)]
     await response.aclose()
     assert got == [b"one", b"two"]

@@ -7,7 +7,7 @@ import asyncio
 import httpx
 import pytest
 
-from tests.integration.upstream.ask import PATIENCE_S, fetch, pieces, send, until_still
+from tests.integration.upstream.ask import PATIENCE_S, begun, fetch, pieces, send, until_still
 from tests.integration.upstream.conftest import Build, Start
 from tests.integration.upstream.server import CHUNKED, OK, Wire, answering, chunk
 
@@ -39,7 +39,7 @@ async def test_a_pause_in_the_body_that_takes_too_long(
     transport: httpx.AsyncBaseTransport, engine: Start
 ) -> None:
     served = await engine(answering(CHUNKED + chunk(b"one")))
-    response = await send(transport, served.url, read=0.5)
+    response = await begun(lambda: send(transport, served.url, read=0.5))
     body = aiter(pieces(response))
     assert await anext(body) == b"one"
     with pytest.raises(httpx.ReadTimeout):

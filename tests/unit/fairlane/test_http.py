@@ -195,7 +195,10 @@ async def test_a_body_may_take_longer_and_so_may_an_answer(
 ) -> None:
     monkeypatch.setattr(http, "HEAD_SECONDS", 0.3)
     slow = b"POST /0.5 HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 4\r\n\r\n"
-    answer = await told(slow + b"a", b"bc", b"d\r\n", pause_s=0.2)
+    answer = b""
+    async with asyncio.timeout(PATIENCE_S):
+        while answer in (b"", b"reset"):  # a busy machine may not bring even the head in time
+            answer = await told(slow + b"a", b"bc", b"d\r\n", pause_s=0.2)
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert answer.endswith(b"\r\n\r\n4")
 
