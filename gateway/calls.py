@@ -24,7 +24,7 @@ from gateway.counting import PromptCounter
 from gateway.errors import ApiError, Outcome
 from gateway.estimates import Estimates
 from gateway.exchange import Exchange, HungUp
-from gateway.governor import AdmissionRefused, Governor, Overloaded, StateLost
+from gateway.governor import AdmissionRefused, Governor, NoPlace, Overloaded, StateLost
 from gateway.identity import Identity, identify, identity_of
 from gateway.incoming import Incoming
 from gateway.lost import lost_place, shed_error, state_error
@@ -39,7 +39,6 @@ from gateway.wire.request import ParsedCall, parse
 from gateway.wire.routes import ROUTES, Kind
 from metering.core.cost import service_cost
 from metering.journal import Journal, OpenEntry
-from scheduling.seam import NotGranted
 from tenants.core.snapshot import LanePolicy, PolicySnapshot, PoolPolicy
 
 GOODBYE_S = 0.5  # for a caller that may not be reading
@@ -58,13 +57,15 @@ class Calls:
         estimates: Estimates,
         journal: Journal,
         max_body_bytes: int,
+        logged: str = "failed",
     ) -> None:
+        """`logged` is FAIRLANE_LOG_CALLS."""
         self.snapshot = snapshot
         self.waiting: dict[str, Run] = {}
         self.alerts = BudgetAlerts()
         self.counter = PromptCounter(estimates, engines)
         self.telemetry: Telemetry | None = None
-        self.logged = "failed"
+        self.logged = logged
         self._governor = governor
         self._engines = engines
         self._estimates = estimates
@@ -221,9 +222,9 @@ class Calls:
         except Overloaded as shed:
             run.throttle_reason = "predicted_wait"
             raise shed_error(shed) from None
-        except NotGranted as lost:
-            run.throttle_reason = lost.reason
-            raise lost_place(lost, run) from None
+        except NoPlace as lost:
+            run.lane, run.throttle_reason = lost.lane.name, lost.reason
+            raise lost_place(lost, run.model) from None
         except StateLost:
             run.throttle_reason = "state_unavailable"
             raise state_error() from None

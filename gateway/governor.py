@@ -19,7 +19,7 @@ from metering.core import refusals
 from metering.core.hold import Admitted, Hold, RateState, Refused
 from metering.journal import OpenEntry
 from metering.seam import Accounts
-from scheduling.core.model import Grant, Ticket
+from scheduling.core.model import DropReason, Grant, Ticket
 from scheduling.runtime import LocalScheduler
 from scheduling.seam import NotGranted
 from tenants.core.snapshot import LanePolicy
@@ -39,6 +39,14 @@ class Overloaded(Exception):
     def __init__(self, wait_s: float, lane: LanePolicy) -> None:
         super().__init__(lane.name)
         self.wait_s = wait_s
+        self.lane = lane
+
+
+class NoPlace(NotGranted):
+    """It left the queue of `lane` without a place; `reason` says why."""
+
+    def __init__(self, reason: DropReason, lane: LanePolicy) -> None:
+        super().__init__(reason)
         self.lane = lane
 
 
@@ -62,7 +70,7 @@ class Governor(Protocol):
         """Reserve, queue, and wait for a place. When it raises, or is cancelled, nothing is held.
 
         Raises:
-            AdmissionRefused, Overloaded, StateLost, scheduling.seam.NotGranted
+            AdmissionRefused, Overloaded, NoPlace, StateLost
         """
 
     async def elsewhere(self, request_id: str, avoid: str) -> Grant | None:
@@ -105,6 +113,9 @@ class LocalGovernor:
             if lane.name != ticket.lane:
                 ticket = replace(ticket, lane=lane.name)
             grant = await self._wait(hold, ticket, lane.max_queue_seconds)
+        except NotGranted as lost:
+            self._release(hold.request_id)
+            raise NoPlace(lost.reason, lane) from None
         except BaseException:
             self._release(hold.request_id)
             raise

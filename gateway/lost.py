@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from gateway.errors import ApiError, Outcome, come_back
-from gateway.governor import Overloaded
-from gateway.run import Run
-from scheduling.seam import NotGranted
+from gateway.governor import NoPlace, Overloaded
+from scheduling.core.model import DropReason
+from tenants.core.snapshot import LanePolicy
 
 STATE_LOST_S = 2.0  # when to come back while the shared state is out of reach
 
@@ -30,46 +30,41 @@ def state_error() -> ApiError:
     )
 
 
-def patience(run: Run) -> float:
-    assert run.plan is not None
-    return run.plan.lane.max_queue_seconds
-
-
-LOST: dict[str, tuple[Outcome, Callable[[Run], str]]] = {
+LOST: Mapping[DropReason, tuple[Outcome, Callable[[LanePolicy, str], str]]] = {
     "queue_timeout": (
         Outcome.QUEUE_TIMEOUT,
-        lambda run: (
-            f"No place came free in lane '{run.lane}' within {patience(run):g} s, its "
+        lambda lane, _: (
+            f"No place came free in lane '{lane.name}' within {lane.max_queue_seconds:g} s, its "
             f"max_queue_seconds. {come_back(None)}"
         ),
     ),
     "pool_removed": (
         Outcome.NO_ENDPOINT,
-        lambda run: f"The model '{run.model}' was taken out of service while the call waited.",
+        lambda _, model: f"The model '{model}' was taken out of service while the call waited.",
     ),
     "lane_removed": (
         Outcome.NO_ENDPOINT,
-        lambda run: f"The lane '{run.lane}' was removed while the call waited. Send it again.",
+        lambda lane, _: f"The lane '{lane.name}' was removed while the call waited. Send it again.",
     ),
     "tenant_removed": (
         Outcome.TENANT_SUSPENDED,
-        lambda run: "The tenant was removed while the call waited.",
+        lambda *_: "The tenant was removed while the call waited.",
     ),
     "tenant_suspended": (
         Outcome.TENANT_SUSPENDED,
-        lambda run: "The tenant was suspended while the call waited.",
+        lambda *_: "The tenant was suspended while the call waited.",
     ),
     "key_revoked": (
         Outcome.INVALID_API_KEY,
-        lambda run: "The API key was revoked or expired while the call waited.",
+        lambda *_: "The API key was revoked or expired while the call waited.",
     ),
     "shutting_down": (
         Outcome.OVERLOADED,
-        lambda run: "This gateway is stopping. Send the call again.",
+        lambda *_: "This gateway is stopping. Send the call again.",
     ),
 }
 
 
-def lost_place(lost: NotGranted, run: Run) -> ApiError:
+def lost_place(lost: NoPlace, model: str) -> ApiError:
     outcome, message = LOST[lost.reason]
-    return ApiError(outcome, message(run))
+    return ApiError(outcome, message(lost.lane, model))

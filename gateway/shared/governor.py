@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gateway.admission import Plan
-from gateway.governor import AdmissionRefused, Overloaded, Place
+from gateway.governor import AdmissionRefused, NoPlace, Overloaded, Place
 from metering.core import refusals
 from metering.core.hold import Admitted, RateState, Refused
 from metering.journal import OpenEntry
@@ -17,6 +17,7 @@ from metering.shared import wire
 from metering.shared.accounts import SharedAccounts
 from metering.shared.library import LOADED, prefix
 from scheduling.core.model import Grant
+from scheduling.seam import NotGranted
 from scheduling.shared.link import StateUnavailable
 from scheduling.shared.scheduler import SharedScheduler
 from scheduling.shared.wire import Answer
@@ -107,7 +108,7 @@ class SharedGovernor:
     async def admit(self, plan: Plan) -> Place:
         """
         Raises:
-            AdmissionRefused, Overloaded, NotGranted
+            AdmissionRefused, Overloaded, NoPlace
             StateUnavailable: nothing stays taken.
         """
         began = time.monotonic()
@@ -118,6 +119,9 @@ class SharedGovernor:
             self.scheduler.call("abandon", plan.ticket.pool, plan.ticket.request_id)
             self.accounts.release(plan.hold.request_id)
             raise
+        except NotGranted as lost:
+            self.accounts.release(plan.hold.request_id)
+            raise NoPlace(lost.reason, admission.lane) from None
         except BaseException:
             self.accounts.release(plan.hold.request_id)
             raise

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.governor import AdmissionRefused, StateLost
+from gateway.governor import AdmissionRefused, NoPlace, StateLost
 from gateway.shared import membership
 from gateway.shared import state as shared_state
 from metering.restore import Used
@@ -43,6 +43,18 @@ async def test_a_place_that_one_gives_back_is_the_others(start: Start) -> None:
     one.state.settle("a", 30, COST)
     assert (await waits).grant.request_id == "b"
     two.state.settle("b", 30, COST)
+
+
+async def test_who_was_demoted_loses_its_place_in_the_lane_that_it_waited_in(start: Start) -> None:
+    one = await start("one", budgets=[{**DAILY, "cost": 1, "on_exhausted": "demote"}], places=1)
+    await one.admit("a")
+    waits = one.admit("b")
+    await until(lambda: [t.lane for t in one.state.scheduler.waiting()] == ["batch"], "it waits")
+    one.state.drop("b", "queue_timeout")
+    with pytest.raises(NoPlace) as caught:
+        await waits
+    assert (caught.value.reason, caught.value.lane.name) == ("queue_timeout", "batch")
+    one.state.settle("a", 30, COST)
 
 
 async def test_what_a_dead_gateway_held_is_settled_once_with_its_record(

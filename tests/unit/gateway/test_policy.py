@@ -8,13 +8,14 @@ from typing import get_args
 
 import pytest
 
+from gateway.governor import NoPlace
 from gateway.lost import LOST, lost_place
 from gateway.policy import scheduler_config, why_drop
 from metering.counting import ANSWERED_503
 from scheduling.core.model import DropReason, EndpointConfig, LaneConfig, TenantConfig
-from scheduling.seam import NotGranted
 from tenants.core.snapshot import PolicySnapshot
-from tests.unit.gateway.cast import AT, A, B, planned_run, snapshot
+from tests.unit.gateway.cast import AT, A, B, plan, planned_run, snapshot
+from tests.unit.gateway.world import World, never
 
 
 def test_lanes_come_by_rank_with_their_shares_and_ceilings() -> None:
@@ -72,9 +73,27 @@ def test_a_key_that_expires_while_its_call_waits_is_refused() -> None:
 
 @pytest.mark.parametrize("reason", get_args(DropReason))
 def test_every_way_to_lose_a_place_has_its_answer(reason: DropReason) -> None:
-    error = lost_place(NotGranted(reason), planned_run())
+    error = lost_place(NoPlace(reason, plan().lane), "chat")
     assert error.status >= 400
     assert error.message.endswith(".")
+
+
+async def test_who_was_demoted_is_told_of_the_lane_that_it_waited_in() -> None:
+    budget = {"name": "spent", "kind": "sustained", "cost": 1, "period": "day"}
+    one = {"endpoints": [{"url": A}], "capacity": {"max_running": 1, "max_running_tokens": 9000}}
+    demoting = {"budgets": [{**budget, "on_exhausted": "demote"}]}
+    world = World(snapshot(alice=demoting, pool=one))
+    first = world.call(never)
+    await world.until(lambda: world.asked)
+    second = world.call()
+    await world.until(world.scheduler.waiting)
+    [ticket] = world.scheduler.waiting()
+    world.scheduler.drop(ticket.request_id, "queue_timeout")
+    await second.end()
+    assert "in lane 'batch' within 3600 s" in second.error["message"]
+    assert second.headers["x-fairlane-lane"] == world.record.lane == "batch"
+    first.hang_up()
+    await first.end()
 
 
 def test_no_answer_is_kept_for_a_reason_that_does_not_exist() -> None:
