@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import os
 import signal
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import structlog
 
@@ -45,24 +44,21 @@ class Children:
         self,
         name: str,
         command: Sequence[str],
-        env: Mapping[str, str] = {},
         fds: tuple[int, ...] = (),
     ) -> None:
         """`fds`: open files that it inherits, under the same numbers."""
-        arguments = (name, list(command), {**os.environ, **env}, fds)
+        arguments = (name, list(command), fds)
         threading.Thread(target=self._keep, args=arguments, daemon=True).start()
 
-    def _keep(
-        self, name: str, command: list[str], env: dict[str, str], fds: tuple[int, ...]
-    ) -> None:
-        while (child := self._spawn(name, command, env, fds)) is not None:
+    def _keep(self, name: str, command: list[str], fds: tuple[int, ...]) -> None:
+        while (child := self._spawn(name, command, fds)) is not None:
             status = child.wait()
             if not self._stopping.is_set():
                 log.error("child ended", child=name, status=status, restart_s=RESTART_AFTER_S)
                 self._stopping.wait(RESTART_AFTER_S)
 
     def _spawn(
-        self, name: str, command: list[str], env: dict[str, str], fds: tuple[int, ...]
+        self, name: str, command: list[str], fds: tuple[int, ...]
     ) -> subprocess.Popen[bytes] | None:
         """None once stopping. PDEATHSIG follows the thread that starts a child, so that thread
         stays until the child ends."""
@@ -71,7 +67,6 @@ class Children:
                 return None
             self._running[name] = subprocess.Popen(
                 command,
-                env=env,
                 pass_fds=fds,
                 stdin=subprocess.DEVNULL,
                 process_group=0,  # Ctrl-C reaches the parent, which stops its children in order

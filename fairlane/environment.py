@@ -137,7 +137,7 @@ HOST_NAME = re.compile(r"\*|\.?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9a-fA-F:.]
 def hosts(name: str, default: str) -> list[str]:
     """Names of this host as a browser asks for them, with commas between; Django itself would
     take anything, and answer nobody."""
-    found = _parts(name, default)
+    found = _split(str(env.str(name, default="")) or default)
     for text in found:
         if not HOST_NAME.fullmatch(text):
             raise ImproperlyConfigured(
@@ -148,7 +148,7 @@ def hosts(name: str, default: str) -> list[str]:
 
 
 def origins(name: str) -> list[str]:
-    found = _parts(name, "")
+    found = _split(str(env.str(name, default="")))
     for text in found:
         if not re.fullmatch(r"https?://[^/\s]+", text):
             raise ImproperlyConfigured(
@@ -157,16 +157,13 @@ def origins(name: str) -> list[str]:
     return found
 
 
-def _parts(name: str, default: str) -> list[str]:
-    """What is set to nothing is unset."""
-    given = str(env.str(name, default="")) or default
+def _split(given: str) -> list[str]:
     return [text.strip() for text in given.split(",") if text.strip()]
 
 
 def networks(name: str, default: str = "") -> list[str]:
-    """Addresses and networks, with commas between."""
-    found = [text.strip() for text in str(env.str(name, default=default)).split(",")]
-    found = [text for text in found if text]
+    """Addresses and networks, with commas between; what is set to nothing names none."""
+    found = _split(str(env.str(name, default=default)))
     for text in found:
         try:
             ip_network(text)

@@ -15,7 +15,7 @@ import structlog
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from gateway.incoming import due
+from gateway.incoming import due, told_length
 
 NOT_OURS = b"The console is not served under this host name; ALLOWED_HOSTS lists those that are.\n"
 TOO_SLOW = b"The body comes too slowly.\n"
@@ -35,7 +35,7 @@ async def ask(app: App, scope: Any, receive: Any, send: Any) -> None:
     elif (host := _host(scope)) and not _is_ours(host):
         log.info("a host that is not in ALLOWED_HOSTS was asked for", host=host[:100])
         await refuse(send, 400, NOT_OURS)
-    elif _length(scope) > BODY_BYTES:
+    elif told_length(scope["headers"]) > BODY_BYTES:
         await refuse(send, 413, TOO_LARGE)
     else:
         await app(scope, _Bounded(receive, send), send)
@@ -49,11 +49,6 @@ def _host(scope: Any) -> str:
 
 def _is_ours(host: str) -> bool:
     return validate_host(split_domain_port(host)[0], settings.ALLOWED_HOSTS)
-
-
-def _length(scope: Any) -> int:
-    given = next((v for name, v in scope["headers"] if name == b"content-length"), b"")
-    return int(given) if given.isdigit() else 0
 
 
 class _Bounded:

@@ -201,79 +201,33 @@ CELERY_BEAT_SCHEDULER = "fairlane.beat:OnlyBeat"
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_TIMEZONE = "UTC"
+
+
+def every(seconds: float, task: str) -> dict[str, object]:
+    """`expires`: a worker that was away finds one call of each waiting, not a day's worth."""
+    return {"task": task, "schedule": seconds, "options": {"expires": seconds}}
+
+
 CELERY_BEAT_SCHEDULE: dict[str, dict[str, object]] = {
-    # `expires`: a worker that was away finds one call of each waiting, not a day's worth.
-    "roll up usage": {
-        "task": "metering.tasks.roll_up",
-        "schedule": 5.0,
-        "options": {"expires": 5.0},
-    },
-    "roll up days": {
-        "task": "metering.tasks.roll_up_days",
-        "schedule": 60.0,
-        "options": {"expires": 60.0},
-    },
-    "note live state": {
-        "task": "metering.tasks.note_live",
-        "schedule": 10.0,
-        "options": {"expires": 10.0},
-    },
-    "watch for alerts": {
-        "task": "metering.tasks.watch_alerts",
-        "schedule": 15.0,
-        "options": {"expires": 15.0},
-    },
-    "send alerts": {
-        "task": "metering.tasks.send_alerts",
-        "schedule": 10.0,
-        "options": {"expires": 10.0},
-    },
-    "check the ledger": {
-        "task": "metering.tasks.check_ledger",
-        "schedule": 300.0,
-        "options": {"expires": 300.0},
-    },
+    "roll up usage": every(5.0, "metering.tasks.roll_up"),
+    "roll up days": every(60.0, "metering.tasks.roll_up_days"),
+    "note live state": every(10.0, "metering.tasks.note_live"),
+    "watch for alerts": every(15.0, "metering.tasks.watch_alerts"),
+    "send alerts": every(10.0, "metering.tasks.send_alerts"),
+    "check the ledger": every(300.0, "metering.tasks.check_ledger"),
     "check the whole ledger": {
         "task": "metering.tasks.check_ledger",
         "schedule": crontab(hour=3, minute=17),
         "kwargs": {"whole": True},
         "options": {"expires": 3600.0},
     },
-    "run simulations": {
-        "task": "fairlane.tasks.run_simulations",
-        "schedule": 60.0,
-        "options": {"expires": 60.0},
-    },
-    "forget answers": {
-        "task": "fairlane.tasks.forget_answers",
-        "schedule": 3600.0,
-        "options": {"expires": 3600.0},
-    },
-    "forget sessions": {
-        "task": "fairlane.tasks.forget_sessions",
-        "schedule": 3600.0,
-        "options": {"expires": 3600.0},
-    },
-    "forget live samples": {
-        "task": "metering.tasks.purge_samples",
-        "schedule": 300.0,
-        "options": {"expires": 300.0},
-    },
-    "forget minutes": {
-        "task": "metering.tasks.purge_minutes",
-        "schedule": 3600.0,
-        "options": {"expires": 3600.0},
-    },
-    "make partitions": {
-        "task": "metering.tasks.make_partitions",
-        "schedule": 3600.0,
-        "options": {"expires": 3600.0},
-    },
-    "forget old records": {
-        "task": "metering.tasks.purge_records",
-        "schedule": 3600.0,
-        "options": {"expires": 3600.0},
-    },
+    "run simulations": every(60.0, "fairlane.tasks.run_simulations"),
+    "forget answers": every(3600.0, "fairlane.tasks.forget_answers"),
+    "forget sessions": every(3600.0, "fairlane.tasks.forget_sessions"),
+    "forget live samples": every(300.0, "metering.tasks.purge_samples"),
+    "forget minutes": every(3600.0, "metering.tasks.purge_minutes"),
+    "make partitions": every(3600.0, "metering.tasks.make_partitions"),
+    "forget old records": every(3600.0, "metering.tasks.purge_records"),
 }
 
 LOGGING = given.logging(FAIRLANE_LOG)

@@ -71,9 +71,7 @@ class GatewayApp:
         path, method = scope["path"], scope["method"]
         kind = CALLS.get(path)
         if kind is not None and method == "POST" and b"%" not in scope.get("raw_path", b""):
-            calls = self._gateway.calls
-            assert calls is not None
-            await calls.serve(kind, exchange)
+            await self._gateway.calls.serve(kind, exchange)
             return
         exchange.given_id = exchange.given_id or new_request_id()
         exchange.always = [(name, exchange.given_id.encode()) for name in voice_of(path).ids]
@@ -102,8 +100,7 @@ class GatewayApp:
         if method not in ("GET", "HEAD"):
             await wrong_method(exchange, method, path, b"GET")
             return
-        assert self._gateway.calls is not None
-        snapshot = self._gateway.calls.snapshot
+        snapshot = self._gateway.snapshot
         tenant = identify(snapshot, read(exchange.headers).key, datetime.now(UTC)).tenant
         models = self._models_of(snapshot, tenant)
         if path != MODELS:

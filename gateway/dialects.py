@@ -58,12 +58,10 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    kind: EngineKind
     priority: Literal["header", "body", "none"] = "none"
     priority_sign: Literal[1, -1] = 1
     flow_headers: bool = False  # llm-d's fairness id and objective
     cache_salt: bool = False
-    stream_usage: bool = True  # stream_options.include_usage
     running_usage: bool = False  # stream_options.continuous_usage_stats
     usage_per_choice: bool = False  # n > 1: a usage frame for each choice, to be summed
     dropped: frozenset[str] = frozenset()  # caller's fields that would get round policy
@@ -105,7 +103,6 @@ SGLANG_ABOUT = About(("/server_info", "version"), "/server_info")
 DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
     {
         "vllm": Dialect(
-            "vllm",
             priority="header",
             cache_salt=True,
             running_usage=True,
@@ -114,7 +111,6 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             about=VLLM_ABOUT,
         ),
         "vllm-body": Dialect(
-            "vllm-body",
             priority="body",
             cache_salt=True,
             running_usage=True,
@@ -123,7 +119,6 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             about=VLLM_ABOUT,
         ),
         "sglang": Dialect(
-            "sglang",
             priority="body",
             priority_sign=-1,
             cache_salt=True,
@@ -133,7 +128,6 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             about=SGLANG_ABOUT,
         ),
         "llamacpp": Dialect(
-            "llamacpp",
             usage_per_choice=True,
             counts="llamacpp",
             dropped=LLAMACPP_OWN,
@@ -145,16 +139,13 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
         ),
         # The engines behind llm-d are vLLM and SGLang; its router orders by its own headers.
         "llm-d": Dialect(
-            "llm-d",
             flow_headers=True,
             cache_salt=True,
             running_usage=True,
             dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS | SGLANG_OWN,
         ),
         # Any server, one of those above too: no standard knows these fields.
-        "openai": Dialect(
-            "openai", dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS | SGLANG_OWN | LLAMACPP_OWN
-        ),
+        "openai": Dialect(dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS | SGLANG_OWN | LLAMACPP_OWN),
     }
 )
 

@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gateway.errors import ApiError, Outcome
-from gateway.incoming import PATIENCE_S, SLOWEST, due
+from gateway.incoming import PATIENCE_S, SLOWEST, due, told_length
 from gateway.upstream.alarm import Alarm
 from metering.core.record import FinishReason
 
@@ -79,7 +79,7 @@ class Exchange:
             size += len(part)
             parts.append(part)
             more = message.get("more_body", False)
-            if size > most or (more and len(parts) == 1 and self._length() > most):
+            if size > most or (more and len(parts) == 1 and told_length(self.headers) > most):
                 raise ApiError(
                     Outcome.REQUEST_TOO_LARGE, f"The body is larger than {most} bytes, the limit."
                 )
@@ -88,11 +88,6 @@ class Exchange:
                 self._is_whole = True
                 return parts[0] if len(parts) == 1 else b"".join(parts)
             take(len(part))
-
-    def _length(self) -> int:
-        """Of the body, as its caller told; 0 where it did not."""
-        told = next((value for name, value in self.headers if name == b"content-length"), b"")
-        return int(told) if told.isdigit() else 0
 
     async def _part(self, task: asyncio.Task[Any], size: int) -> Message:
         cancels = task.cancelling()

@@ -6,7 +6,7 @@ the bound of labels have no gauge: a sum of strangers' debts would say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from gateway import metrics
@@ -14,27 +14,11 @@ from metering.journal import Journal
 from metering.ledger import LedgerWriter
 from tenants.core.snapshot import PolicySnapshot
 
-CLEARED = (
-    metrics.endpoint_running,
-    metrics.endpoint_max_running,
-    metrics.endpoint_load,
-    metrics.endpoint_max_load,
-    metrics.lane_running,
-    metrics.lane_queued,
-    metrics.lane_oldest,
-    metrics.lane_reserved,
-    metrics.tenant_running,
-    metrics.tenant_queued,
-    metrics.debt,
-    metrics.bound,
-    metrics.budget_used,
-)
-
 
 def show_live(state: Mapping[str, Any], policy: PolicySnapshot) -> None:
     """`state` is in the shape of docs/architecture.md, "Live state". A tenant that `policy` has no
     more is shown while something of it runs or waits; the queue remembers its debt for longer."""
-    for each in CLEARED:
+    for each in metrics.labelled:
         each.clear()
     for model, pool in state["pools"].items():
         metrics.bound.labels(model).set(pool["bound_units"])
@@ -76,13 +60,18 @@ def _tenant(label: str, tenant: Mapping[str, Any]) -> None:
         metrics.budget_used.labels(label, budget["name"]).set(used)
 
 
-def show_policy(snapshot: PolicySnapshot) -> None:
-    for lane in snapshot.lanes:
+def show_policy(policy: PolicySnapshot, is_healthy: Callable[[str, str], bool]) -> None:
+    """`is_healthy(model, url)`: whether an endpoint can be used."""
+    metrics.policy_revision.set(policy.revision)
+    for lane in policy.lanes:
         metrics.lane_reserved.labels(lane.name).set(lane.reserved_share)
+    for pool in policy.pools.values():
+        for endpoint in pool.endpoints:
+            up = is_healthy(pool.model, endpoint.url)
+            metrics.endpoint_up.labels(pool.model, endpoint.url).set(up)
 
 
 def show_state(name: str) -> None:
-    metrics.state.clear()
     metrics.state.labels(name).set(1)
 
 

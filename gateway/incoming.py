@@ -9,13 +9,19 @@ a byte at a time would hold a connection for good.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from gateway.errors import ApiError, Outcome
 
 BODIES_A_TENANT = 16  # of the largest size, or any number of smaller ones
 PATIENCE_S = 30.0  # for any body; a large one has longer, as long as it keeps coming
 SLOWEST = 32 * 1024  # bytes a second
+
+
+def told_length(headers: Iterable[tuple[bytes, bytes]]) -> int:
+    """Of a body, as its caller told; 0 where it did not."""
+    told = next((value for name, value in headers if name == b"content-length"), b"")
+    return int(told) if told.isdigit() else 0
 
 
 def due(began: float, received: int) -> float:

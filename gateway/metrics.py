@@ -68,9 +68,6 @@ refusals = Totals(
 unknown_keys = Counter(
     "fairlane_refused_keys", "Requests refused at the key check.", registry=registry
 )
-policy_revision = Gauge(
-    "fairlane_policy_revision", "The policy revision in force here.", registry=registry
-)
 policy_failures = Counter(
     "fairlane_policy_load_failures",
     "Polls of the policy that failed; the last good snapshot stays in force.",
@@ -87,20 +84,20 @@ loop_lag_seconds = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 1),
     registry=registry,
 )
-endpoint_up = Gauge(
-    "fairlane_endpoint_up",
-    "1 while an engine endpoint is usable.",
-    ["model", "url"],
-    registry=registry,
-)
 
-# Of this moment: filled in when they are asked for, by `gateway.gauges`.
+# Of this moment: cleared and filled in when they are asked for, by `gateway.gauges`.
+labelled: list[Gauge] = []
 
 
 def gauge(name: str, told: str, *labels: str) -> Gauge:
-    return Gauge(f"fairlane_{name}", told, labels, registry=registry)
+    made = Gauge(f"fairlane_{name}", told, labels, registry=registry)
+    if labels:
+        labelled.append(made)
+    return made
 
 
+policy_revision = gauge("policy_revision", "The policy revision in force here.")
+endpoint_up = gauge("endpoint_up", "1 while an engine endpoint is usable.", "model", "url")
 endpoint_running = gauge("endpoint_running", "Requests running there.", "model", "url")
 endpoint_max_running = gauge("endpoint_max_running", "That may run there at once.", "model", "url")
 endpoint_load = gauge("endpoint_load_tokens", "Tokens of what runs there.", "model", "url")

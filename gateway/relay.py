@@ -55,6 +55,8 @@ class Relay:
         self._charge = charge
         self._close = close
         assert run.plan is not None
+        self._pool = run.plan.pool
+        self._charge_from = run.plan.estimate.output_tokens + CHARGE_EVERY_TOKENS
         self._deadline = run.deadline
 
     async def relay(self, answer: Answer) -> None:
@@ -90,8 +92,7 @@ class Relay:
             raise failure(error, self._run) from error
         body = b"".join(parts)
         run = self._run
-        assert run.plan is not None
-        report = self._call.route.report(body, DIALECTS[run.plan.pool.engine])
+        report = self._call.route.report(body, DIALECTS[self._pool.engine])
         if (refused := refusal_in(report, answer)) is not None:
             raise refused
         self._engines.accepted(run)
@@ -102,10 +103,9 @@ class Relay:
 
     async def _stream(self, answer: Answer) -> None:
         run, call = self._run, self._call
-        assert run.plan is not None
         assert call.route.meter is not None
         meter = call.route.meter(
-            DIALECTS[run.plan.pool.engine],
+            DIALECTS[self._pool.engine],
             asked_usage=call.include_usage,
             asked_running=call.running_usage,
             expected=call.choices,
@@ -136,8 +136,7 @@ class Relay:
     async def _pass_on(self, answer: Answer, meter: Meter) -> ApiError | None:
         """Until the engine's stream ends; returns what broke it, if anything did."""
         run, exchange = self._run, self._exchange
-        assert run.plan is not None
-        charge_at = run.plan.estimate.output_tokens + CHARGE_EVERY_TOKENS
+        charge_at = self._charge_from
         try:
             async for chunk in self._pieces(answer, run.first_by):
                 shown = meter.feed(chunk)
@@ -173,12 +172,12 @@ class Relay:
         await self._exchange.start(200, self._headers(answer))
 
     def _pieces(self, answer: Answer, first_by: float | None = None) -> AsyncIterator[bytes]:
-        assert self._run.plan is not None
-        idle_s = self._run.plan.pool.timeouts.idle
         first_s = None
         if first_by is not None:
             first_s = max(0.0, first_by - asyncio.get_running_loop().time())
-        return self._engines.client.iterate(answer, idle_s, self._deadline, first_s)
+        return self._engines.client.iterate(
+            answer, self._pool.timeouts.idle, self._deadline, first_s
+        )
 
     def _headers(self, answer: Answer) -> Headers:
         return [*to_caller(answer.headers), *own_headers(self._run)]

@@ -45,7 +45,7 @@ class Run(msgspec.Struct):
     snapshot: PolicySnapshot
     voice: Voice = OPENAI
     who: Identity | None = None
-    model: str = ""
+    model: str = ""  # its pool's; the caller's own word until that is found
     lane: str = ""
     interaction: str = ""
     plan: Plan | None = None
@@ -143,7 +143,7 @@ class Run(msgspec.Struct):
             tenant=self.who.tenant.name,
             application=self.who.application.name,
             key=self.who.key.id,
-            model=plan.pool.model if plan else self.model,
+            model=self.model,
             lane=self.lane,
             interaction=self.interaction,
             endpoint=self.endpoint,

@@ -67,7 +67,6 @@ class Gateway:
         self.name = f"{socket.gethostname()}:{os.getpid()}"
         self.ready = False
         self.notices = PolicyNotices()
-        self.calls: Calls | None = None
         self._database = ThreadPoolExecutor(1, thread_name_prefix="gateway-database")
         # What it tells goes by a thread of its own: who is locked out of its table must not keep a
         # change of policy waiting.
@@ -90,8 +89,6 @@ class Gateway:
         self.budget_of = PolicyBudgets(lambda: self.snapshot)
         self.writer = LedgerWriter(self.journal, self.budget_of)
         self.writer.start()
-        assert self.calls is not None
-        self.calls.logged = settings.FAIRLANE_LOG_CALLS
         self._apply(snapshot)
         self._sender = await asyncio.to_thread(self._start_telemetry)
         self._tasks = [
@@ -141,6 +138,7 @@ class Gateway:
             self.estimates,
             self.journal,
             settings.FAIRLANE_MAX_BODY_BYTES,
+            settings.FAIRLANE_LOG_CALLS,
         )
         self.telling = Telling(
             self.name, self.calls, self.state, self.engines, self.loads, self.prober.fault
@@ -154,7 +152,6 @@ class Gateway:
         from gateway.otel.start import Sender
 
         sender = Sender(self.name, traces=wanted.traces, metrics=wanted.metrics)
-        assert self.calls is not None
         self.calls.telemetry = sender.telemetry
         return sender
 
@@ -165,7 +162,6 @@ class Gateway:
 
     @property
     def snapshot(self) -> PolicySnapshot:
-        assert self.calls is not None
         return self.calls.snapshot
 
     def drain(self) -> None:
@@ -176,7 +172,6 @@ class Gateway:
         asyncio.get_running_loop().call_later(wait_s, self._turn_away)
 
     def _turn_away(self) -> None:
-        assert self.calls is not None
         for request_id in list(self.calls.waiting):
             self.state.drop(request_id, "shutting_down")
 
@@ -188,8 +183,7 @@ class Gateway:
         await self.prober.aclose()
         await self.loads.aclose()
         await self.client.aclose()
-        if self.calls is not None:
-            self.calls.counter.close()
+        self.calls.counter.close()
         if self._sender is not None:
             await asyncio.to_thread(self._sender.stop)
         await self.state.aclose()
@@ -213,7 +207,6 @@ class Gateway:
 
     def _apply(self, snapshot: PolicySnapshot) -> None:
         """One step, without an await: no request sees half of it."""
-        assert self.calls is not None
         self.calls.snapshot = snapshot
         self.budget_of.note()
         self.loads.configure(snapshot)
@@ -226,21 +219,15 @@ class Gateway:
         )
         self._drop_barred()
         metrics.keep_tenants(snapshot.tenants)
-        metrics.endpoint_up.clear()  # of those that policy had before, too
         for pool in snapshot.pools.values():
-            for endpoint in pool.endpoints:
-                up = self.prober.is_healthy(pool.model, endpoint.url)
-                metrics.endpoint_up.labels(pool.model, endpoint.url).set(up)
             if self._learnt.get(pool.model) != pool.endpoints:
                 self._learn(pool)
         self._learnt = {p.model: p.endpoints for p in snapshot.pools.values()}
         if self.calls.counter.configure(snapshot):
             self._start(self.calls.counter.load(snapshot), "tokenizer files")
-        metrics.policy_revision.set(snapshot.revision)
 
     def _drop_barred(self) -> None:
         """Waiting requests whose key or tenant may no longer ask: revoked, suspended, expired."""
-        assert self.calls is not None
         at = datetime.now(UTC)
         for request_id, run in list(self.calls.waiting.items()):
             reason = why_drop(self.snapshot, run, at)
@@ -266,15 +253,12 @@ class Gateway:
     def _endpoint_changed(self, pool: str, url: str, healthy: bool, reason: str) -> None:
         log.warning("endpoint changed", model=pool, url=url, healthy=healthy, reason=reason)
         self.state.set_available(pool, url, healthy)
-        metrics.endpoint_up.labels(pool, url).set(healthy)
-        assert self.calls is not None
-        policy = self.calls.snapshot.pools.get(pool)
+        policy = self.snapshot.pools.get(pool)
         if healthy and policy is not None:
             self._learn(policy)
 
     async def _poll_policy(self) -> None:
-        assert self.calls is not None
-        known = self.calls.snapshot.version
+        known = self.snapshot.version
         self._drop_barred()  # keys expire without a change of policy
         try:
             if await self._in_thread(current_version) == known:
@@ -296,12 +280,10 @@ class Gateway:
 
     async def _cut(self) -> None:
         """The counters as they are, into the journal: its reader holds them against the ledger."""
-        assert self.calls is not None
         self.state.cut(self.calls.waiting, datetime.now(UTC))
 
     async def _alert(self) -> None:
         """Tell of budgets that let calls in though they are used up; and of those that are over."""
-        assert self.calls is not None
         at = datetime.now(UTC)
         new = self.calls.alerts.take()
         known = await self._aside(alerting.open_accounts)
@@ -337,7 +319,7 @@ class Gateway:
         """Fill in the gauges of this moment, for who reads the metrics."""
         if self.ready:
             gauges.show_live(self.telling.live(datetime.now(UTC)), self.snapshot)
-            gauges.show_policy(self.snapshot)
+            gauges.show_policy(self.snapshot, self.prober.is_healthy)
             gauges.show_state(self.state.name)
             gauges.show_ledger(self.writer, self.journal)
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from urllib.parse import urlsplit
 
+from gateway.upstream.transport import PORTS
 from gateway.wire.routes import Kind
 from tenants.core.snapshot import EngineKind
 
@@ -43,7 +44,6 @@ PROVIDERS: Mapping[EngineKind, str] = MappingProxyType(
         "openai": "openai",
     }
 )
-PORTS = {"http": 80, "https": 443}
 
 
 def address(endpoint: str) -> dict[str, str | int]:

@@ -189,26 +189,24 @@ class Engines:
 
     def accepted(self, run: Run) -> None:
         """What an engine answered is an answer, as far as it has come."""
-        assert run.plan is not None
-        self._heard(run.plan.pool.model, run.endpoint, "answered")
+        self._heard(run.model, run.endpoint, "answered")
 
     def let_down(self, run: Run, error: ApiError) -> None:
         """An engine answered with 200, but with nothing that could be passed on."""
-        assert run.plan is not None
         what: Heard = "full" if error.outcome is Outcome.OVERLOADED else "failed"
-        self._heard(run.plan.pool.model, run.endpoint, what)
+        self._heard(run.model, run.endpoint, what)
 
     def _watch_order(self, run: Run) -> None:
         """A whole answer comes at its end, which says nothing of the order."""
         assert run.plan is not None
         assert run.place is not None
-        clock, endpoint = asyncio.get_running_loop().time, run.endpoint
+        clock = asyncio.get_running_loop().time
         stream = Pending(
             priority=run.place.lane.engine_priority,
             asked_at=clock(),
             prompt_tokens=run.plan.estimate.prompt_tokens,
         )
-        key = run.plan.pool.model, endpoint
+        key = run.model, run.endpoint
         run.leave_queue()  # of the endpoint before
         run.pending = stream
         self.order.ask(key, stream)
@@ -217,14 +215,12 @@ class Engines:
     def _broke(self, run: Run, error: TransportError, *, cut_short: bool) -> None:
         """What a failed connection says of the endpoint; one that was only given little time, or
         that is slow, says nothing."""
-        assert run.plan is not None
-        model = run.plan.pool.model
         if isinstance(error, httpx.ConnectError) or (
             isinstance(error, httpx.ConnectTimeout) and not cut_short
         ):
-            self._unreachable(model, run.endpoint)
+            self._unreachable(run.model, run.endpoint)
         elif not isinstance(error, httpx.TimeoutException):
-            self._heard(model, run.endpoint, "failed")
+            self._heard(run.model, run.endpoint, "failed")
 
     def _patience(self, run: Run, call: ParsedCall) -> tuple[float, float]:
         """For the connection, and for the answer's first byte: within the time of the whole call,

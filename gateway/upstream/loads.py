@@ -13,13 +13,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import httpx
 
 from gateway.dialects import DIALECTS, Metrics
+from gateway.policy import Learnt
 from gateway.upstream import load
 from gateway.upstream.client import EngineClient
 from gateway.upstream.facts import read_short
@@ -36,7 +37,6 @@ log = logging.getLogger(__name__)
 
 Key = tuple[str, str]  # pool, endpoint URL
 Headers = list[tuple[bytes, bytes]]
-Learnt = Mapping[Key, tuple[int, float]]  # requests, load
 
 
 class Places(Protocol):

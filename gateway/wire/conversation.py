@@ -9,7 +9,6 @@ import msgspec
 from gateway.errors import invalid
 from gateway.wire.prompt import (
     MAX_MESSAGES,
-    PREFIX_BYTES,
     Prompt,
     role_of,
     size_of,
@@ -83,7 +82,7 @@ def _add(prompt: Prompt, role: str, content: Any, where: str) -> None:
     assert prompt.texts is not None
     prompt.texts += texts
     if len(prompt.lead) < LEADING and "user" not in prompt.lead:
-        prompt.lead += [text[:PREFIX_BYTES] for text in texts]
+        prompt.lead += texts
 
 
 def _measured(prompt: Prompt, body: Body) -> Prompt:

@@ -12,7 +12,6 @@ from typing import Any
 from gateway.errors import invalid
 from gateway.wire.prompt import (
     MAX_PROMPTS,
-    PREFIX_BYTES,
     Prompt,
     of_chat,
     of_given,
@@ -94,8 +93,7 @@ def _side(given: Any, field: str) -> Prompt:
         raise invalid(f"{field} holds {len(given)} texts; at most {MAX_PROMPTS}", field)
     texts: list[str] = []
     media = sum(_item(item, field, texts) for item in given)
-    lead = [texts[0][:PREFIX_BYTES]] if texts else []
-    return Prompt(sum(map(size_of, texts)), prompts=len(given), media=media, lead=lead)
+    return Prompt(sum(map(size_of, texts)), prompts=len(given), media=media, lead=texts[:1])
 
 
 def _item(item: Any, field: str, texts: list[str]) -> int:

@@ -93,7 +93,7 @@ def of_completion(body: dict[str, Any]) -> Prompt:
 def of_given(given: Any, field: str) -> Prompt:
     """One text, a list of texts, one list of token ids, or a list of those."""
     if isinstance(given, str):
-        return Prompt(text_bytes=size_of(given), lead=[given[:PREFIX_BYTES]])
+        return Prompt(text_bytes=size_of(given), lead=[given])
     if not isinstance(given, list) or not given:
         raise _odd_prompt(field)
     kinds = set(map(type, given))
@@ -103,7 +103,7 @@ def of_given(given: Any, field: str) -> Prompt:
         raise invalid(f"{field} holds {len(given)} prompts; at most {MAX_PROMPTS}", field)
     if kinds == {str}:
         size = sum(map(size_of, given))
-        return Prompt(text_bytes=size, prompts=len(given), lead=[given[0][:PREFIX_BYTES]])
+        return Prompt(text_bytes=size, prompts=len(given), lead=given[:1])
     if kinds == {list}:
         tokens = sum(_tokens(one, field) for one in given)
         lead = [str(given[0][: PREFIX_BYTES // 4])]

@@ -108,7 +108,6 @@ def rewrite(
     priority: int,
     cache_salt: str | None,
     served_model: str,
-    want_usage: bool = True,
     max_output_tokens: int | None = None,
     tenant: str = "",
     lane: str = "",
@@ -128,7 +127,7 @@ def rewrite(
         body["priority"] = engine_priority(dialect, priority)
     if cache_salt is not None and dialect.cache_salt and route.cache_salt:
         body["cache_salt"] = _salt(cache_salt, body.get("cache_salt"))
-    if call.stream and want_usage and dialect.stream_usage and route.stream_options:
+    if call.stream and route.stream_options:
         body["stream_options"] = _usage_options(call, dialect)
     if route.generates and max_output_tokens is not None and call.max_output_tokens is None:
         body[route.bounds[0]] = max_output_tokens

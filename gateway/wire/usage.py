@@ -10,13 +10,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
 from gateway.dialects import Dialect
+from metering.core.record import FinishReason
 
-FinishReason = Literal["stop", "length", "tool_calls", "content_filter", "error"]
 MAX_TOKENS = 10**9  # no request is that long; past it the number is broken
 MAX_MESSAGE_CHARS = 2000
 

@@ -94,10 +94,11 @@ def test_a_child_that_is_killed_is_started_again(
     until(lambda: len(starts(notes)) == 2)
 
 
-def test_a_child_gets_the_environment_and_what_is_added_to_it(
-    children: Children, notes: Path
+def test_a_child_gets_the_environment(
+    children: Children, notes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    children.start("child", command(NOTES_ITS_START, notes), {"COLOUR": "green"})
+    monkeypatch.setenv("COLOUR", "green")
+    children.start("child", command(NOTES_ITS_START, notes))
     until(lambda: starts(notes))
     assert starts(notes)[0].endswith(" green")
 

@@ -22,6 +22,7 @@ class Service:
 
     def __init__(self) -> None:
         self.calls = World().calls
+        self.snapshot = self.calls.snapshot
         self.ready = True
 
     @property

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.dialects import DIALECTS, INT64, Dialect, engine_priority
+from gateway.dialects import DIALECTS, INT64, engine_priority
 from gateway.wire.request import ParsedCall, parse, rewrite
 from tenants.core.snapshot import EngineKind
 
@@ -28,7 +28,6 @@ def send(call: ParsedCall, kind: EngineKind = "vllm", **options: Any) -> Sent:
 
 def test_each_engine_of_the_policy_has_a_dialect() -> None:
     assert set(DIALECTS) == set(KINDS)
-    assert all(DIALECTS[kind].kind == kind for kind in KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -85,19 +84,12 @@ def test_usage_is_asked_for_on_streams_only() -> None:
     assert send(chat(stream=True), "llamacpp")[0]["stream_options"] == {"include_usage": True}
     options = send(chat(stream=True))[0]["stream_options"]
     assert options == {"include_usage": True, "continuous_usage_stats": True}
-    assert "stream_options" not in send(chat(stream=True), want_usage=False)[0]
 
 
 def test_the_caller_s_other_stream_options_stay() -> None:
     call = chat(stream=True, stream_options={"include_usage": False, "include_obfuscation": False})
     options = send(call, "openai")[0]["stream_options"]
     assert options == {"include_usage": True, "include_obfuscation": False}
-
-
-def test_an_engine_that_knows_no_stream_options_gets_none() -> None:
-    mute = Dialect("openai", stream_usage=False)
-    body, _ = rewrite(chat(stream=True), mute, priority=0, cache_salt=None, served_model="m")
-    assert b"stream_options" not in body
 
 
 def test_the_tenant_s_salt_is_put_in_and_a_caller_s_only_divides_it() -> None:
