@@ -56,7 +56,7 @@ def not_found(request: HttpRequest, exception: Any = None) -> HttpResponseBase:
 
 def misplaced(path: str) -> str | None:
     """What helps an application whose call came to the console; None where it is no such call."""
-    if path.startswith("/v1/"):
+    if path.startswith("/v1/") or path in GATEWAYS:
         return "This process serves the console only; applications call a gateway's address."
     if f"/v1{path}" in GATEWAYS:
         return f"There is no {path} here, but /v1{path}: the SDK's base URL lacks its /v1."

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ import kubernetes_validate
 import pytest
 import yaml
 from compose_spec import PyCompose
+
+from gateway.wire.routes import ROUTES
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -72,6 +75,34 @@ def test_what_nginx_sends_to_keeps_its_address() -> None:
     assert upstreams <= set(fixed)
     assert len(set(fixed.values())) == len(fixed)
     assert services["console"]["environment"]["TRUSTED_PROXIES"] == fixed["proxy"]
+
+
+def from_nginx(path: str) -> str:
+    """The upstream that gets a path."""
+    text = (DEPLOY / "nginx.conf").read_text()
+    [pattern] = re.findall(r"location ~ (\S+) \{\n\s+proxy_pass http://gateways;", text)
+    return "gateway" if re.search(pattern, path) else "console"
+
+
+def from_ingress(path: str) -> str:
+    [rule] = yaml.safe_load((DEPLOY / "kubernetes" / "ingress.yaml").read_text())["spec"]["rules"]
+    fits = [
+        (one["pathType"] == "Exact", len(one["path"]), one["backend"]["service"]["name"])
+        for one in rule["http"]["paths"]
+        if path == one["path"]
+        or (one["pathType"] == "Prefix" and f"{path}/".startswith(one["path"].rstrip("/") + "/"))
+    ]
+    return max(fits)[2]
+
+
+@pytest.mark.parametrize("way", [from_nginx, from_ingress])
+def test_what_applications_ask_reaches_a_gateway_and_pages_the_console(
+    way: Callable[[str], str],
+) -> None:
+    asked = [*(route.path for route in ROUTES.values()), "/v1/models", "/v1/models/m", "/health"]
+    assert {path: way(path) for path in asked} == dict.fromkeys(asked, "gateway")
+    pages = ["/", "/usage/", "/api/v1/usage/records/", "/tokens/", "/healthz"]
+    assert {path: way(path) for path in pages} == dict.fromkeys(pages, "console")
 
 
 def test_the_containerfile_is_clean_and_takes_all_that_the_product_is() -> None:

@@ -9,6 +9,7 @@ import structlog
 
 from fairlane import asgi
 from fairlane.asgi import Fairlane, build
+from fairlane.faults import misplaced
 
 
 class Gateway:
@@ -222,3 +223,19 @@ async def test_every_answer_of_the_console_has_an_id_and_so_has_its_log(
     assert dict(start["headers"])[b"x-request-id"]
     start, _ = await ask(both(Gateway(), console=True), "/metrics", host="203.0.113.9")
     assert dict(start["headers"])[b"x-request-id"]
+
+
+@pytest.mark.parametrize(
+    ("path", "told"),
+    [
+        ("/v1/chat/completions", "the console only"),
+        ("/tokenize", "the console only"),
+        ("/chat/completions", "lacks its /v1"),
+    ],
+)
+def test_a_call_that_came_to_the_console_is_told_where_it_belongs(path: str, told: str) -> None:
+    assert told in (misplaced(path) or "")
+
+
+def test_a_page_that_is_not_there_is_no_call() -> None:
+    assert misplaced("/tenants/nobody/") is None
