@@ -244,6 +244,14 @@ def broker_folders(base: Path) -> dict[str, str]:
     }
 
 
+OTEL_LOGGERS = (  # each batch, and each span that is dropped, is a line while a collector is away
+    "opentelemetry.sdk._shared_internal",
+    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
+    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
+    "opentelemetry.exporter.otlp.common.http",
+)
+
+
 def logging(style: str) -> dict[str, object]:
     """structlog's renderer behind the standard library's loggers, one line an event."""
     renderer = (
@@ -295,5 +303,6 @@ def logging(style: str) -> dict[str, object]:
             "psycopg.pool": {"level": "WARNING", "filters": ["sparing"]},
             "tenants.postgres": {"filters": ["sparing"]},
             "uvicorn.access": {"level": "WARNING"},
+            **{name: {"filters": ["sparing"]} for name in OTEL_LOGGERS},
         },
     }

@@ -17,8 +17,8 @@ from prometheus_client.utils import floatToGoString
 Labels = tuple[str, ...]
 
 
-class Totals(Collector):
-    """`totals.of[labels] += amount`, with a value for each name of `labels`."""
+class LabelledCounter(Collector):
+    """`counter.of[labels] += amount`, with a value for each name of `labels`."""
 
     def __init__(self, name: str, told: str, labels: Labels, registry: CollectorRegistry) -> None:
         self.of: defaultdict[Labels, float] = defaultdict(float)
@@ -39,8 +39,8 @@ class Totals(Collector):
             del self.of[values]
 
 
-class Spread(Collector):
-    """A histogram; `buckets` are upper bounds, the last one short of infinity."""
+class LabelledHistogram(Collector):
+    """`buckets` are upper bounds, the last one short of infinity."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from prometheus_client import (
     generate_latest,
 )
 
-from gateway.totals import Spread, Totals
+from gateway.labelled import LabelledCounter, LabelledHistogram
 from metering.core.record import UsageRecord
 
 if TYPE_CHECKING:
@@ -30,36 +30,36 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second series for each, which nobody asks for
 registry = CollectorRegistry()
 
-requests = Totals(
+requests = LabelledCounter(
     "fairlane_requests",
     "Requests that passed the key check, by how they ended.",
     ("tenant", "model", "lane", "outcome"),
     registry,
 )
-tokens = Totals(
+tokens = LabelledCounter(
     "fairlane_tokens",
     "Tokens settled, by kind (prompt, cached, completion).",
     ("tenant", "model", "kind"),
     registry,
 )
-service_units = Totals(
+service_units = LabelledCounter(
     "fairlane_service_units", "Service settled.", ("tenant", "model", "lane"), registry
 )
-queue_seconds = Spread(
+queue_seconds = LabelledHistogram(
     "fairlane_queue_seconds",
     "Time between admission and a place on an engine.",
     ("model", "lane"),
     SECONDS,
     registry,
 )
-ttft_seconds = Spread(
+ttft_seconds = LabelledHistogram(
     "fairlane_ttft_seconds",
     "Time from arrival to the first content sent to the caller.",
     ("model", "lane"),
     SECONDS,
     registry,
 )
-refusals = Totals(
+refusals = LabelledCounter(
     "fairlane_refusals",
     "Requests that a limit refused, by the limit; `budget:NAME` is a budget.",
     ("tenant", "reason"),

@@ -4,7 +4,6 @@ does. It reads OpenTelemetry's own environment variables by itself (endpoint, he
 
 from __future__ import annotations
 
-import logging
 import time
 from threading import Thread
 
@@ -23,20 +22,10 @@ from gateway.otel.spans import CallTelemetry
 
 SCOPE = "fairlane.gateway"
 STOP_S = 2.0
-SELDOM_S = 60.0
-LOGGERS = (
-    "opentelemetry.sdk._shared_internal",
-    "opentelemetry.exporter.otlp.proto.http.trace_exporter",
-    "opentelemetry.exporter.otlp.proto.http.metric_exporter",
-    "opentelemetry.exporter.otlp.common.http",
-)
 
 
 class Sender:
     def __init__(self, gateway: str, *, traces: bool, metrics: bool) -> None:
-        said_seldom = Seldom()
-        for name in LOGGERS:
-            logging.getLogger(name).addFilter(said_seldom)
         resource = about(gateway)
         to_traces = OTLPSpanExporter() if traces else None
         to_metrics = OTLPMetricExporter() if metrics else None
@@ -77,19 +66,3 @@ def about(gateway: str) -> Resource:
     """Which process this is; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go first."""
     ours = Resource({"service.name": "fairlane", "service.instance.id": gateway})
     return Resource.create(dict(ours.merge(OTELResourceDetector().detect()).attributes))
-
-
-class Seldom(logging.Filter):
-    """While a collector is away the SDK says so for each batch, and for each span that it drops:
-    once a minute is enough."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._said: dict[str, float] = {}
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        now = time.monotonic()
-        if now - self._said.get(record.msg, -SELDOM_S) < SELDOM_S:
-            return False
-        self._said[record.msg] = now
-        return True

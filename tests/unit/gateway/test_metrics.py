@@ -10,8 +10,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from gateway import metrics
 from gateway.errors import Outcome
 from gateway.governor import Place
+from gateway.labelled import LabelledHistogram
 from gateway.run import Run
-from gateway.totals import Spread
 from metering.core.hold import RateState
 from metering.core.record import UsageRecord
 from scheduling.core.model import Grant
@@ -87,9 +87,9 @@ def test_a_tenant_that_policy_has_no_more_takes_its_series_along_and_leaves_its_
 
 def test_a_histogram_counts_each_bucket_with_all_below_it() -> None:
     registry = CollectorRegistry()
-    spread = Spread("fairlane_wait", "Waits.", ("lane",), (0.1, 1.0), registry)
+    histogram = LabelledHistogram("fairlane_wait", "Waits.", ("lane",), (0.1, 1.0), registry)
     for waited in (0.05, 0.1, 0.5, 7.0):
-        spread.observe(("slow",), waited)
+        histogram.observe(("slow",), waited)
 
     def value(name: str, **more: str) -> float | None:
         return registry.get_sample_value(f"fairlane_wait_{name}", {"lane": "slow", **more})
