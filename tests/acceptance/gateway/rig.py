@@ -55,7 +55,7 @@ def pool(model: str, ends: list[str], most: int, **more: Any) -> dict[str, Any]:
         "endpoints": [{"url": url} for url in ends],
         "capacity": {"max_running": most, "max_running_tokens": 1_000_000},
         "cost": {"input": 1, "cached_input": 1, "output": 1},
-        "timeouts": PATIENT,
+        "timeouts": dict(PATIENT),  # one for two pools would be an alias of YAML, which is refused
         **more,
     }
 
