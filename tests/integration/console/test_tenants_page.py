@@ -45,10 +45,9 @@ def test_tenants_are_found(admin: Client, query: str, found: set[str]) -> None:
 
 
 def test_who_waits_was_throttled_or_is_over_its_budget_is_found(admin: Client) -> None:
-    at = timezone.now()
+    zone, at = calm_zone(), timezone.now()
     builders.seed_usage(at, hours=0.9)
     builders.seed_samples(at, minutes=0)
-    zone = calm_zone()
     services.edit_object("tenant", "hooli", {"timezone": zone}, actor=builders.ROOT)
     day = window_at("day", zone, at)
     BudgetWindow.objects.create(

@@ -35,11 +35,17 @@ async def test_the_order_in_which_streams_begin_tells(
         engines = Engines(client, b"salt", lambda *_: True, lambda *_: None)
         world.calls._engines = engines
         asked = {"stream": True, "max_tokens": 100, "ignore_eos": True}
-        for turn in range(3):
+
+        def told() -> bool:
+            return engines.ignores_priority(given.pools["chat"], engine.url) is ignored
+
+        for turn in range(30):  # on a busy machine nothing may wait in the engine in some of them
+            if turn >= 3 and told():
+                break
             bulk = [world.call(user=f"{turn}-{n}", **asked) for n in range(8)]
             await engine.until(lambda turn=turn: len(engine.requests) == 11 * turn + 8)
             urgent = [world.call(key="bot", **asked) for _ in range(3)]
             await asyncio.gather(*(caller.end() for caller in bulk + urgent))
             assert {caller.status for caller in bulk + urgent} == {200}
-        assert engines.ignores_priority(given.pools["chat"], engine.url) is ignored
+        assert told()
         await client.aclose()

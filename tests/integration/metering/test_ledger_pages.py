@@ -11,7 +11,7 @@ from metering import alerts, learnt
 from metering.services import write_sample
 from tests import builders
 from tests.integration.console.conftest import samples_stay_young
-from tests.integration.metering.ledger import ACME, save
+from tests.integration.metering.ledger import ACME, apply_calm_policy, save
 from tests.integration.metering.test_learnt import taught
 
 __all__ = ["samples_stay_young"]
@@ -45,6 +45,7 @@ def test_an_open_alert_is_a_notice_on_the_overview_until_it_is_resolved(admin):
 
 
 def test_a_tenants_page_shows_what_its_budgets_used_in_the_last_windows(admin):
+    apply_calm_policy()
     now = datetime.now(UTC)
     for hours in range(6):
         save(1111.0 + hours, at=now - timedelta(hours=hours))
