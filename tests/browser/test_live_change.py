@@ -98,6 +98,18 @@ def weight_of_acme(served: Stack, token: str) -> float | None:
     return acme["weight"] if acme else None
 
 
+def foretold(page: Page, share: str) -> bool:
+    """A preview tells of the moment at which it was made: on a busy machine all of the other
+    tenant's callers may have been between two calls just then, and it is made again."""
+    page.get_by_role("button", name="Preview").click()
+    expect(page.get_by_role("region", name="Changes")).to_contain_text("from tier gold")
+    page.wait_for_load_state()
+    if page.get_by_text(share).is_visible():
+        return True
+    page.get_by_role("button", name="Back to the form").click()
+    return False
+
+
 def test_three_in_the_morning_the_noisy_tenant_is_found_slowed_watched_and_let_go_again(
     served: Stack, admin: dict[str, Any], page: Page
 ) -> None:
@@ -118,9 +130,7 @@ def test_three_in_the_morning_the_noisy_tenant_is_found_slowed_watched_and_let_g
         picture(page, "night-2-noisy-tenant")
         page.get_by_role("link", name="Edit", exact=True).click()
         page.get_by_label("Weight").fill("1")
-        page.get_by_role("button", name="Preview").click()
-        expect(page.get_by_role("region", name="Changes")).to_contain_text("from tier gold")
-        expect(page.get_by_text("acme: 67% → 33% of interactive-standard")).to_be_visible()
+        until(lambda: foretold(page, "acme: 67% → 33% of interactive-standard"), "its new share")
         picture(page, "night-3-preview")
         page.get_by_label("Reason").fill("It floods the lane; ticket 4711")
         page.get_by_role("button", name="Apply").click()
