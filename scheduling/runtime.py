@@ -57,8 +57,6 @@ class LocalScheduler:
             self._turn()
 
     def drop(self, request_id: str, reason: DropReason) -> bool:
-        """Send a waiting request away: its `acquire` raises NotGranted(reason). False when it
-        does not wait (any more)."""
         if not self._core.cancel(request_id):
             return False
         self._refuse(request_id, reason)
@@ -79,7 +77,6 @@ class LocalScheduler:
         self._turn()
 
     def held(self, pool: str, endpoint: str) -> Held | None:
-        """See `Core.held`."""
         return self._core.held(pool, endpoint)
 
     async def retry_elsewhere(self, request_id: str, avoid: str) -> Grant | None:
@@ -88,20 +85,16 @@ class LocalScheduler:
         return grant
 
     def waiting(self) -> list[Ticket]:
-        """The requests that are queued, in the order of their arrival."""
         return self._core.waiting()
 
     def queued(self, tenant: str) -> int:
-        """How many of a tenant's requests wait, over all pools."""
         account = self._core.accounts.get(tenant)
         return account.queued if account is not None else 0
 
     def backlogged(self, pool: str, lane: str) -> bool:
-        """See `Core.backlogged`."""
         return self._core.backlogged(pool, lane)
 
     def expected_wait_s(self, pool: str, lane: str) -> float:
-        """See `Core.expected_wait_s`."""
         return self._core.expected_wait_s(pool, lane)
 
     def live(self) -> dict[str, Any]:

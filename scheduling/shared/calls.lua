@@ -1,7 +1,8 @@
 -- What may be called. Every function takes the keys `…{pool}:pool` and `…accounts` and one packed
 -- array that begins with {now or false, who calls}; it answers one packed array {status, what this
--- replica was granted, …}, of records that are not complete {"empty", {}, why} (whole.lua). NAME_VERSION: two releases can share one Redis while one replaces the
--- other, as long as the records are the same.
+-- replica was granted, …}, of records that are not complete {"empty", {}, why} (whole.lua).
+-- NAME_VERSION: two releases can share one Redis while one replaces the other, as long as the
+-- records are the same.
 
 do
   -- The end of every call: writes what changed.
@@ -36,11 +37,18 @@ do
   end
   local register = S.register
 
-  local function settled(pool, act)
-    if not pool then return S.answer(S.absent()) end
-    local done = act(pool)
+  -- call(pool, what follows {now, who calls} …), where there is the pool.
+  local function register_for_pool(name, call, flags)
+    register(name, function(pool_name, ...)
+      local pool = S.pool(pool_name)
+      if not pool then return answer(S.absent()) end
+      return call(pool, ...)
+    end, flags)
+  end
+
+  local function dispatched(done, ...)
     S.dispatch()
-    return answer(done and "done" or "nothing")
+    return answer(done and "done" or "nothing", ...)
   end
 
   -- Queue and dispatch; wait: false where a request that gets no place at once leaves again.
@@ -68,21 +76,17 @@ do
 
   local ENDS = {"allow-oom"}        -- what makes room is let in where memory is full
 
-  register("settle", function(name, id, cost)
-    return settled(S.pool(name), function(pool)
-      local request = S.request(pool, id)   -- who asked for its place anew may have had one
-      return S.settle(request, cost) or S.cancel(request)
-    end)
+  register_for_pool("settle", function(pool, id, cost)
+    local request = S.request(pool, id)   -- who asked for its place anew may have had one
+    return dispatched(S.settle(request, cost) or S.cancel(request))
   end, ENDS)
 
-  register("abandon", function(name, id)
-    return settled(S.pool(name), function(pool) return S.abandon(S.request(pool, id)) end)
+  register_for_pool("abandon", function(pool, id)
+    return dispatched(S.abandon(S.request(pool, id)))
   end, ENDS)
 
   -- costs: {{id, cost}, …}
-  register("charge", function(name, costs)
-    local pool = S.pool(name)
-    if not pool then return S.answer(S.absent()) end
+  register_for_pool("charge", function(pool, costs)
     for _, cost in ipairs(costs) do S.charge(S.request(pool, cost[1]), cost[2]) end
     return answer("done")
   end)
@@ -93,8 +97,7 @@ do
     local running = request and request.state == "running"
     local moved = running and request.endpoint ~= avoid and request.endpoint   -- asked before
     local ending = moved or running and S.move(request, avoid) or false
-    S.dispatch()
-    return answer(ending and "done" or "nothing", ending)
+    return dispatched(ending, ending)
   end)
 
   -- {state, endpoint} of each id; nothing for those that are not here.
@@ -113,7 +116,7 @@ do
   register("configure", function(_, revision, lanes, pools, tenants)
     local key = S.call.realm .. "revision"
     local force = redis.call("GET", key)
-    if force and tonumber(force) >= revision then return answer("old", tonumber(force)) end
+    if force and tonumber(force) >= revision then return answer("old") end
     S.policy_keys()
     S.pool_names()                  -- an error where they can't be read: nothing is written then
     redis.call("SET", key, string.format("%.17g", revision))
@@ -123,9 +126,7 @@ do
       if drop[3] == S.call.me then
         gone[#gone + 1] = {drop[1], drop[2]}
       else
-        local to = drop[3]:match("^(.*)%.") or drop[3]
-        redis.call("PUBLISH", S.call.ns .. "grants:" .. to,
-          cmsgpack.pack({{drop[1], false, drop[2]}}))
+        S.publish(S.name_of(drop[3]), {{drop[1], false, drop[2]}})
       end
     end
     return answer("done", gone)
@@ -142,14 +143,13 @@ do
   register("available", function(name, id, available)
     local pool = S.pool(name)
     local ending = pool and pool.by_id[id]
-    if not ending then return S.answer(S.absent()) end
+    if not ending then return answer(S.absent()) end
     if not known(pool) then return answer("fenced") end
     ending.down = without(ending.down, S.call.me)
     if not available then table.insert(ending.down, S.call.me) end
     ending.dirty = true
     S.judge(pool)
-    S.dispatch()
-    return answer("done")
+    return dispatched(true)
   end)
 
   -- Of the replicas that learn what an endpoint takes, one is believed: the pool's leader.
@@ -158,8 +158,7 @@ do
     local ending = pool and pool.by_id[id]
     if not ending or pool.leader ~= S.call.me then return answer("nothing") end
     S.set_capacity(pool, ending, max_running, max_load)
-    S.dispatch()
-    return answer("done")
+    return dispatched(true)
   end)
 
   -- --- leases -----------------------------------------------------------------------------------
@@ -203,54 +202,44 @@ do
 
   -- What the caller held under earlier names: it tells anew what of that it still runs.
   local function reap_former(pool)
-    local replicas, gateway = pool.base .. "replicas", S.call.me:match("^(.*)%.")
+    local replicas, name = pool.base .. "replicas", S.name_of(S.call.me)
     S.check_replicas(pool)
     for _, replica in ipairs(redis.call("ZRANGE", replicas, 0, -1)) do
-      if replica ~= S.call.me and replica:match("^(.*)%.") == gateway then reap(pool, replica, {}) end
+      if replica ~= S.call.me and S.name_of(replica) == name then reap(pool, replica, {}) end
     end
     pool.live = redis.call("ZCARD", replicas)
   end
 
   -- A registration is good until somebody reaps it, even past its time: only then is what it holds
-  -- given away. Who `joins` tells in the same call what it runs here already, as to `readmit`: who is
-  -- registered has told everything.
-  register("beat", function(name, lease_s, joins, running)
-    local pool = S.pool(name)
-    if not pool then return S.answer(S.absent()) end
+  -- given away. Who `joins` tells in the same call what it runs here already, as to `readmit`: who
+  -- is registered has told everything. Answers what was reaped, when this pool was born, and the
+  -- revision in force.
+  register_for_pool("beat", function(pool, lease_s, joins, running)
     if not joins and not known(pool) then return answer("fenced") end
     if joins then reap_former(pool) end
     for _, one in ipairs(running or {}) do S.readmit(pool, unpack(one)) end
     local reaped = renew(pool, lease_s)
     if joins then S.has_told(pool) end
     local revision = redis.call("GET", S.call.realm .. "revision")
-    return answer("done", reaped, pool.leader == S.call.me, pool.born, tonumber(revision or 0))
+    return answer("done", reaped, pool.born, tonumber(revision or 0))
   end, ENDS)
 
   -- Leaves at once: what it holds ends as if its lease had.
-  register("leave", function(name)
-    local pool = S.pool(name)
-    if not pool then return S.answer(S.absent()) end
-    local reaped = {}
-    reap(pool, S.call.me, reaped)
+  register_for_pool("leave", function(pool)
+    reap(pool, S.call.me, {})
     if pool.leader == S.call.me then pool.leader = false end
     pool.live = redis.call("ZCARD", pool.base .. "replicas")
     S.judge(pool)
-    S.dispatch()
-    return answer("done", reaped)
+    return dispatched(true)
   end, ENDS)
 
-  -- What a replica runs that was let in elsewhere: it holds its places here, also past an endpoint's
-  -- limit. running: {{ticket, endpoint, charged, born}, …}; answers the ids that found no
-  -- lane, tenant or endpoint any more, and when this pool was born.
-  register("readmit", function(name, running)
-    local pool, lost = S.pool(name), {}
-    if not pool then return S.answer(S.absent()) end
+  -- What a replica runs that was let in elsewhere: it holds its places here, also past an
+  -- endpoint's limit; without one where its lane, tenant or endpoint is gone. running: {{ticket,
+  -- endpoint, charged, born}, …}; answers when this pool was born.
+  register_for_pool("readmit", function(pool, running)
     if not known(pool) then return answer("fenced") end
-    for _, one in ipairs(running) do
-      if not S.readmit(pool, unpack(one)) then lost[#lost + 1] = one[1][1] end
-    end
-    S.dispatch()
-    return answer("done", lost, pool.born)
+    for _, one in ipairs(running) do S.readmit(pool, unpack(one)) end
+    return dispatched(true, pool.born)
   end)
 
   -- --- counters that outlive the server ---------------------------------------------------------
@@ -269,17 +258,14 @@ do
     return answer("done", names, early)
   end)
 
-  register("counters", function(name)
-    local pool = S.pool(name)
-    if not pool then return answer(S.absent()) end
+  register_for_pool("counters", function(pool)
     if not pool.whole then return answer("nothing") end
     return answer("done", unpack(S.counters(pool)))
   end)
 
-  -- Once; whoever comes later changes nothing. "early": others run something here, and are not back.
-  register("restore", function(name, lanes, open, since)
-    local pool = S.pool(name)
-    if not pool then return answer(S.absent()) end
+  -- Once; whoever comes later changes nothing. "early": others run something here, and are not
+  -- back.
+  register_for_pool("restore", function(pool, lanes, open, since)
     if pool.whole then return answer("nothing") end
     if S.awaits(pool) then return answer("early") end
     S.restore(pool, lanes, open, since)
@@ -297,9 +283,7 @@ do
 
   -- --- reading ----------------------------------------------------------------------------------
 
-  register("live", function(name, fresh)
-    local pool = S.pool(name)
-    if not pool then return S.answer(S.absent()) end
+  register_for_pool("live", function(pool, fresh)
     local key = pool.base .. "figures"
     local raw = not fresh and redis.call("GET", key)
     if not raw then

@@ -6,12 +6,10 @@ from typing import Any
 
 from scheduling.core.learning import Held
 
-SHOWN = ("endpoints", "lanes", "bound_units", "units_per_second")
-
 
 class Figures:
     """By pool, as figures.lua tells them; `tenants` by pool too: on a cluster each pool counts
-    its own."""
+    its own. Lua has one kind of table: what is empty comes as a list."""
 
     def __init__(self) -> None:
         self._pools: dict[str, dict[str, Any]] = {}
@@ -20,9 +18,10 @@ class Figures:
 
     def note(self, pool: str, figures: dict[str, Any], tenants: dict[str, list[int]] | Any) -> None:
         self._pools[pool] = figures
-        # Lua has one kind of table: what is empty comes as a list.
         self._tenants[pool] = dict(tenants)
-        for lane in dict(figures["lanes"]).values():
+        for name in ("endpoints", "lanes", "waits"):
+            figures[name] = dict(figures[name])
+        for lane in figures["lanes"].values():
             lane["tenants"] = dict(lane["tenants"])
 
     def keep(self, pools: set[str], *, together: bool) -> None:
@@ -49,7 +48,7 @@ class Figures:
 
     def _wait(self, pool: str, lane: str) -> list[Any]:
         found = self._pools.get(pool)
-        waits: list[Any] = dict(found["waits"]).get(lane, [False, 0.0]) if found else [False, 0.0]
+        waits: list[Any] = found["waits"].get(lane, [False, 0.0]) if found else [False, 0.0]
         return waits
 
     def tenants(self) -> dict[str, dict[str, int]]:
@@ -67,8 +66,12 @@ class Figures:
     def live(self) -> dict[str, Any]:
         """The shape is in docs/architecture.md, "Live state"."""
         pools = {
-            name: {key: figures[key] or ({} if key in SHOWN[:2] else 0.0) for key in SHOWN[:3]}
-            | {"units_per_second": figures["units_per_second"] or None}
+            name: {
+                "endpoints": figures["endpoints"],
+                "lanes": figures["lanes"],
+                "bound_units": float(figures["bound_units"]),
+                "units_per_second": figures["units_per_second"] or None,
+            }
             for name, figures in self._pools.items()
             if not figures["removed"]
         }

@@ -197,10 +197,10 @@ class Leases:
 
         def then(answer: Answer) -> None:
             self._renewed_at(pool, sent, answer)
-            if answer[0] == "done" and answer[5] < self._owner.revision:
+            if answer[0] == "done" and answer[4] < self._owner.revision:
                 self._owner.send_policy()
             for each in running if answer[0] == "done" else ():
-                each.born = answer[4]
+                each.born = answer[3]
 
         fields = [each.fields() for each in running]
         self._owner.call("beat", pool, self._lease_s, True, fields, then=then)
@@ -214,7 +214,7 @@ class Leases:
             else:
                 self._epochs.pop(pool, None)
         elif answer[0] == "done":
-            self.renewed[pool], self.born[pool] = sent, answer[4]
+            self.renewed[pool], self.born[pool] = sent, answer[3]
             if answer[2]:
                 self._ended([Reaped(*one) for one in answer[2]])
             if pool in self._unsure:

@@ -213,7 +213,7 @@ do
     for _, request in ipairs(running) do occupy(S.lane(pool, request.lane), 1, request.load) end
   end
 
-  -- After a change of health; whether any endpoint came or went.
+  -- After a change of health.
   function S.judge(pool)
     local before = {}
     for _, ending in ipairs(pool.ends) do before[ending] = ending.healthy end
@@ -222,11 +222,9 @@ do
       if before[ending] ~= ending.healthy then
         total(pool)
         recount(pool)
-        S.change(pool)
-        return true
+        return S.change(pool)
       end
     end
-    return false
   end
 
   function S.set_capacity(pool, ending, max_running, max_load)

@@ -51,12 +51,6 @@ do
     end
   end
 
-  local function opened(tenant)
-    local account = S.account(tenant)
-    account.tenant = tenant
-    return account
-  end
-
   -- ticket: {id, pool, lane, tenant, application, cost, load, prefix or false}; returns why the
   -- policy has no place for it, or nil when it is queued (again: its id is here already).
   function S.enqueue(ticket)
@@ -109,7 +103,7 @@ do
   -- false when it does not run (any more).
   function S.settle(request, cost)
     if not request or request.gone or request.state ~= "running" then return false end
-    local pool, account = request.pool, opened(request.tenant)
+    local pool, account = request.pool, S.account(request.tenant)
     cost = cost > 0 and cost or 0
     if cost > request.charged then
       S.charge_units(request, cost - request.charged)
@@ -131,15 +125,16 @@ do
     return true
   end
 
-  -- Runs already, and was charged `charged`, while the pool was as `born` as that says: where that is
-  -- another time, the server has lost the charge, or never had it.
+  -- Runs already, and was charged `charged`, while the pool was as `born` as that says: where that
+  -- is another time, the server has lost the charge, or never had it. Nothing where its lane, tenant
+  -- or endpoint is gone.
   function S.readmit(pool, ticket, endpoint, charged, born)
     local lane = S.lane(pool, ticket[3])
     local ending = pool.by_id[endpoint]
     local account = S.open_account(ticket[4])
-    if not lane or not ending or not account then return false end
+    if not lane or not ending or not account then return end
     local here = S.request(pool, ticket[1])
-    if here and not here.gone then return true end   -- gone: ended in this very call
+    if here and not here.gone then return end   -- gone: ended in this very call
     pool.seq = pool.seq + 1
     local request = S.new_request(pool, ticket)
     local flow = S.flow(lane, request.tenant, request.application)
@@ -151,7 +146,6 @@ do
     S.occupy(request, ending)
     account.running, account.dirty = account.running + 1, true
     S.change(pool)
-    return true
   end
 
   -- Whatever it does, it stops; what ran and was never begun costs nothing.
@@ -259,7 +253,7 @@ do
     local names = redis.call("HKEYS", S.call.realm .. "accounts")
     table.sort(names)
     for _, tenant in ipairs(names) do
-      local account = opened(tenant)
+      local account = S.account(tenant)
       if account.queued > 0 or account.running > 0 then
         S.configure_account(account, tenants[tenant])
         unpark(account)

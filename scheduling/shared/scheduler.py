@@ -192,7 +192,7 @@ class SharedScheduler:
         def then(answer: Answer) -> None:
             if answer[0] == "done":
                 for each in running:
-                    each.born = answer[3]
+                    each.born = answer[2]
 
         self.call("readmit", pool, fields, then=then)
 
@@ -282,18 +282,12 @@ class SharedScheduler:
                 self.leases.fenced(pool, asked_as)
             elif answer[0] == "empty":
                 self.leases.state_lost(pool, asked_as)
-                self.told_incomplete(answer[2:])
+                self._told_empty(answer[2:])
             if then is not None:
                 then(answer)
             self.granted(answer[1])
 
         self.link.send(Call(function, self.keys.of(pool), payload, taken, failed))
-
-    def told_incomplete(self, more: Sequence[Any]) -> None:
-        """If it says why, this replica's call found keys missing and cleared the rest away."""
-        if more and isinstance(more[0], str):
-            self._cleared()
-            log.error("keys of the shared scheduler were missing, and it begins anew", why=more[0])
 
     async def ask(self, function: str, pool: str, *given: Any) -> Answer:
         """Raises: StateUnavailable."""
@@ -332,6 +326,12 @@ class SharedScheduler:
         self._fail(request_id, NotGranted(reason))
 
     # --- inside -----------------------------------------------------------------------------
+
+    def _told_empty(self, more: Sequence[Any]) -> None:
+        """If it says why, this replica's call found keys missing and cleared the rest away."""
+        if more and isinstance(more[0], str):
+            self._cleared()
+            log.error("keys of the shared scheduler were missing, and it begins anew", why=more[0])
 
     def _enter(self, ticket: Ticket, waits: bool, through: Through | None) -> Waiter:
         id, pool = ticket.request_id, ticket.pool

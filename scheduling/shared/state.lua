@@ -6,8 +6,8 @@
 -- 2. Records are packed by records.py's functions; doubles in them are exact.
 -- 3. A pool's record is kept decoded between calls and is good only for the very bytes that it was
 --    decoded from, so whatever else writes them (a failover, another release) is seen.
--- 4. Keys: `ns` {pool} `:` … for what one pool holds; `realm` … for what is decided over all pools:
---    one realm on one Redis, one for each pool in a cluster, with the pool's hash tag.
+-- 4. Keys: `ns` {pool} `:` … for what one pool holds; `realm` … for what is decided over all
+--    pools: one realm on one Redis, one for each pool in a cluster, with the pool's hash tag.
 -- 5. Whatever works on a pool reads its record first, and that begins with the layout of all
 --    records: one of another layout is an error, before anything is written.
 
@@ -49,15 +49,23 @@ do
       if grant.replica == C.me then
         own[#own + 1] = {grant.id, grant.endpoint}
       else
-        local to = grant.replica:match("^(.*)%.") or grant.replica
+        local to = S.name_of(grant.replica)
         others[to] = others[to] or {}
         table.insert(others[to], {grant.id, grant.endpoint})
       end
     end
-    for to, grants in pairs(others) do
-      redis.call("PUBLISH", C.ns .. "grants:" .. to, cmsgpack.pack(grants))
-    end
+    for to, grants in pairs(others) do S.publish(to, grants) end
     return own
+  end
+
+  -- What a replica is called without its epoch: how it goes on where its lease was lost.
+  function S.name_of(replica)
+    return replica:match("^(.*)%.") or replica
+  end
+
+  -- grants: {{id, endpoint}, …}, or {{id, false, why it was dropped}, …}
+  function S.publish(name, grants)
+    redis.call("PUBLISH", C.ns .. "grants:" .. name, cmsgpack.pack(grants))
   end
 
   function S.change(pool)
@@ -93,7 +101,8 @@ do
     local pool = {name = name, base = base, key = base .. "pool", seq = 0, tick = 0, queued = 0,
       running = 0, largest = 0, units_per_load = 0, quantum = 0, removed = false, leader = false,
       live = redis.call("ZCARD", base .. "replicas"), until_ = C.now, busy = false, seen = 0,
-      units = 0, born = C.now, whole = false, lanes = {}, ends = {}, requests = {}, changed = false, packed = false}
+      units = 0, born = C.now, whole = false, lanes = {}, ends = {}, requests = {},
+      changed = false, packed = false}
     C.pools[name] = pool
     return pool
   end
@@ -278,6 +287,7 @@ do
       local raw = redis.call("HGET", C.realm .. "accounts", tenant)
       account = raw and S.read_account(raw, 1) or false
       if account then
+        account.tenant = tenant
         account.parked = account.parked_at ~= "" and S.split(account.parked_at) or {}
       end
       C.accounts[tenant] = account
@@ -295,7 +305,8 @@ do
       S.policy_keys()
       return nil
     end
-    account = S.configure_account({queued = 0, running = 0, parked = {}}, policy)
+    local new = {tenant = tenant, queued = 0, running = 0, parked = {}}
+    account = S.configure_account(new, policy)
     C.accounts[tenant] = account
     return account
   end

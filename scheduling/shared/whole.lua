@@ -26,7 +26,7 @@ do
   end
 
   local function here(pool, replica)
-    return pool .. "|" .. (replica:match("^(.*)%.") or replica)
+    return pool .. "|" .. S.name_of(replica)
   end
 
   -- Pools, and the replicas that live there: `keys` are all there are.

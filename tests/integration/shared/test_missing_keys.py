@@ -161,9 +161,8 @@ async def test_keys_go_one_after_another_while_requests_come_and_end(
 
 async def test_an_error_in_a_function_clears_nothing_away_for_ever(house: House) -> None:
     """Five times a minute at most; then it is an error like any other."""
-    wrong = SOURCE.replace(
-        'register("charge", function(name, costs)', 'register("charge", function(name)'
-    )
+    wrong = SOURCE.replace('"charge", function(pool, costs)', '"charge", function(pool)')
+    assert wrong != SOURCE
     told: list[int] = []
     given = {"library": Library(wrong), "cleared": lambda: told.append(1)}
     one = await house.scheduler(config(pool(1)), **given)

@@ -63,7 +63,7 @@ class Server:
         self.client.flushall()
         self.client.function_load(LIBRARY.text, replace=True)
         self.call("configure", 1, *config_fields(self.config))
-        self.born = self.call("beat", 1e9, True)[4]
+        self.born = self.call("beat", 1e9, True)[3]
 
     def ask(
         self, tenant: str, cost: float = 10.0, lane: str = "standard", application: str = ""
@@ -105,7 +105,9 @@ class Server:
 
     def readmit(self, born: float) -> None:
         fields = [[ticket_fields(t), end, c, born] for t, end, c in self.running.values()]
-        assert self.call("readmit", fields)[2] == []
+        assert self.call("readmit", fields)[0] == "done"
+        states = self.call("states", list(self.running))[2]
+        assert [state for state, _ in states] == ["running"] * len(fields)
 
     def restore(self) -> None:
         lanes, opened = self.kept
