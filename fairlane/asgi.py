@@ -23,6 +23,9 @@ from fairlane import front, scraping, workers  # noqa: E402
 from gateway.app import GatewayApp, build_gateway, is_ours  # noqa: E402
 from gateway.peers import REQUEST_ID, Proxies  # noqa: E402
 from gateway.run import new_request_id  # noqa: E402
+from tenants.postgres import Session  # noqa: E402
+
+Session.patience_s = 60.0  # no page asks for what takes longer, nor does the gateway
 
 
 def behind(app: Any, proxies: list[str]) -> Any:

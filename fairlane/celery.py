@@ -9,6 +9,7 @@ from celery.platforms import SecurityWarning  # type: ignore[attr-defined]  # no
 
 from fairlane import broker
 from fairlane.children import die_with_parent
+from tenants.postgres import Session
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "fairlane.settings")
 
@@ -29,7 +30,14 @@ def say_nothing_of_running_tasks(**_: object) -> None:
     warnings.filterwarnings("ignore", category=CPendingDeprecationWarning)
 
 
+@signals.worker_init.connect
+def leave_silent_database(**_: object) -> None:
+    """The longest question of a task, the daily check of all counters, takes some minutes."""
+    Session.patience_s = 900.0
+
+
 @signals.beat_embedded_init.connect
 def end_with_worker(**_: object) -> None:
     """It is a process of its own, and would go on ordering work after a `kill -9` of its worker."""
     die_with_parent()
+    Session.patience_s = 60.0  # it asks only whether the lock is still its own

@@ -16,6 +16,8 @@ import environ
 import structlog
 from django.core.exceptions import ImproperlyConfigured
 
+from tenants.postgres import Session
+
 ROOT = Path(__file__).resolve().parent.parent
 
 env = environ.FileAwareEnv()
@@ -213,11 +215,17 @@ POSTGRES = {
 }
 
 
-def pool(connections: int) -> dict[str, float]:
+def pool(connections: int) -> dict[str, Any]:
     """Of psycopg. A connection is made when somebody wants one, so that a command makes one only.
     While the server is away who wants one waits for 5 s; attempts never grow so rare that it takes
     longer than that to notice that it is back."""
-    return {"min_size": 0, "max_size": connections, "timeout": 5.0, "reconnect_timeout": 4.0}
+    return {
+        "connection_class": Session,
+        "min_size": 0,
+        "max_size": connections,
+        "timeout": 5.0,
+        "reconnect_timeout": 4.0,
+    }
 
 
 def mail(address: str) -> dict[str, object]:
@@ -228,8 +236,16 @@ def mail(address: str) -> dict[str, object]:
 
 def redis_broker() -> dict[str, Any]:
     """What a worker took and has not done within ten minutes is given to another: longer than any
-    task but one takes, and that one (simulations) may run beside itself."""
-    return {"visibility_timeout": 600, "socket_keepalive": True, "health_check_interval": 30}
+    task but one takes, and that one (simulations) may run beside itself. A server that took an
+    order and says nothing, or what is between and has lost it, is left: beat would wait for good.
+    Who waits for a task asks anew each second."""
+    return {
+        "visibility_timeout": 600,
+        "socket_keepalive": True,
+        "socket_connect_timeout": 5,
+        "socket_timeout": 10,
+        "health_check_interval": 30,
+    }
 
 
 def broker_folders(base: Path) -> dict[str, str]:

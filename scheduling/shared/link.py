@@ -129,7 +129,10 @@ class Link:
         for call in batch:
             name = self._library.function(call.function)
             pipeline.execute_command("FCALL", name, len(call.keys), *call.keys, call.payload())
-        answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        try:
+            answers: list[Any] = await pipeline.execute(raise_on_error=False)
+        except RuntimeError as error:  # uvloop's, of a write to a connection that has just ended
+            raise LostConnection(str(error)) from error
         return answers
 
     def _tell(self, call: Call, answer: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -40,3 +41,16 @@ def test_what_is_being_written_is_not_looked_at(broker: Connection, tmp_path: Pa
     (tmp_path / "queue" / "1_x.tasks.msg.part").write_text("{")
     with pytest.raises(queue.Empty):
         queue.get_nowait()
+
+
+def test_beat_does_not_wait_for_good_for_a_redis_that_says_nothing() -> None:
+    """The server took an order, or what is between has lost it, and no answer comes."""
+    options = environment.redis_broker()
+    assert options["socket_timeout"] <= 10
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"redis://127.0.0.1:{silent.getsockname()[1]}/0"
+        with (
+            Connection(url, transport_options={**options, "socket_timeout": 0.2}) as connection,
+            pytest.raises(connection.connection_errors, match="Timeout"),
+        ):
+            connection.channel()
