@@ -96,6 +96,10 @@ SGLANG_OWN = frozenset(
 # names a slot (id_slot) is served before all who wait for any.
 LLAMACPP_OWN = frozenset({"n_predict", "n_cmpl", "id_slot"})
 
+# A hosted API's class of service, which is a priority and has its price; and all that Dynamo takes
+# beside the standard: priorities, the worker, tokens in the place of the messages.
+HOSTED = frozenset({"service_tier", "nvext"})
+
 # The order is told by vLLM only with VLLM_SERVER_DEV_MODE=1; elsewhere it is a 404.
 VLLM_ABOUT = About(("/version", "version"), "/server_info?config_format=json")
 SGLANG_ABOUT = About(("/server_info", "version"), "/server_info")
@@ -145,7 +149,9 @@ DIALECTS: Mapping[EngineKind, Dialect] = MappingProxyType(
             dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS | SGLANG_OWN,
         ),
         # Any server, one of those above too: no standard knows these fields.
-        "openai": Dialect(dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS | SGLANG_OWN | LLAMACPP_OWN),
+        "openai": Dialect(
+            dropped=VLLM_TRANSFERS | SGLANG_TRANSFERS | SGLANG_OWN | LLAMACPP_OWN | HOSTED,
+        ),
     }
 )
 

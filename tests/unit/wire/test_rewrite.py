@@ -132,6 +132,17 @@ def test_fields_that_would_get_round_policy_are_dropped_where_they_could() -> No
     assert send(chat(n_predict=9999))[0]["n_predict"] == 9999
 
 
+def test_no_caller_chooses_its_class_of_service_at_a_hosted_engine() -> None:
+    """OpenAI's and others' `priority` is served before all, for twice its price; Dynamo's hints
+    hold a priority too."""
+    asked = chat(service_tier="priority", nvext={"agent_hints": {"priority": 9}}, user="end-user")
+    body = send(asked, "openai")[0]
+    assert "service_tier" not in body
+    assert "nvext" not in body
+    assert body["user"] == "end-user"
+    assert send(asked, "vllm")[0]["service_tier"] == "priority"  # which it only tells back
+
+
 @pytest.mark.parametrize(
     "raw",
     [
