@@ -1,4 +1,4 @@
-"""What is wrong with the database, in words, of an error that it caused.
+"""What is wrong with the database, or with the policy in it, in words, of an error that it caused.
 
 An error that is not here is a fault of this program, and keeps its traceback.
 """
@@ -11,6 +11,8 @@ import time
 import psycopg
 from django.db import Error, InterfaceError, OperationalError, connection
 from psycopg_pool import PoolTimeout
+
+from tenants.core.document import FromNewer
 
 AWAY = "The database is out of reach, or has no connection left."
 FULL = "The database's disk is full."
@@ -49,6 +51,8 @@ OF_SQLITE = {
 
 def why(error: BaseException | None) -> str | None:
     """A sentence for who asked; None where it is no such error."""
+    if isinstance(error, FromNewer):
+        return str(error)
     if not isinstance(error, Error | psycopg.Error):
         return None
     state = _state(error)

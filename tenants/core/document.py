@@ -22,6 +22,7 @@ from pydantic import (
     Discriminator,
     Field,
     Tag,
+    ValidationError,
     ValidationInfo,
     WithJsonSchema,
 )
@@ -248,9 +249,24 @@ class Document(Part):
 EMPTY = Document(version=1)
 
 
+class FromNewer(ValueError):
+    """A stored document has what this version does not know. It is not left out: it may be a
+    limit."""
+
+
 def stored(data: Any) -> Document:
-    """What `canonical` made, of this version or an older one."""
-    return Document.model_validate(data, context=STORED)
+    """What `canonical` made, of this version or an older one.
+
+    Raises:
+        FromNewer
+    """
+    try:
+        return Document.model_validate(data, context=STORED)
+    except ValidationError as error:
+        where = ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"])
+        raise FromNewer(
+            f"The policy was stored by a newer release: this one does not take its {where}."
+        ) from None
 
 
 def canonical(document: Document) -> dict[str, Any]:

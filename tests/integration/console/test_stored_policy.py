@@ -17,9 +17,9 @@ from fairlane.doctor import running
 from gateway.policy import scheduler_config
 from metering.core.windows import window_at
 from tenants import selectors, services
-from tenants.core.document import canonical, stored
+from tenants.core.document import FromNewer, canonical, stored
 from tenants.errors import PolicyRefused
-from tenants.models import PolicyState
+from tenants.models import PolicyRevision, PolicyState
 from tenants.services import Actor, documents
 from tests import builders
 
@@ -112,3 +112,29 @@ def test_one_that_mends_it_is(old: dict[str, Any]) -> None:
     applied = services.apply_document(builders.policy(), actor=ALICE)
     assert {change.field for change in applied.changes} >= {"timezone", "api_key_env"}
     assert next(iter(running.policy())).state == "ok"
+
+
+@pytest.fixture
+def newer(people: dict[str, Any]) -> None:
+    """In force as a newer release left it, with a field that it has in a tier."""
+    data = canonical(selectors.current_document())
+    data["tiers"][0]["limits"]["max_tool_calls"] = 3
+    number = PolicyState.read().revision + 1
+    PolicyRevision.objects.create(number=number, packed=PolicyRevision.pack(data), changes=1)
+    PolicyState.objects.filter(id=1).update(revision=number)
+
+
+@pytest.mark.parametrize("page", ["/", "/tenants/initech/", "/policy/edit/", "/api/v1/policy/"])
+def test_one_that_a_newer_release_stored_is_told_as_that(
+    newer: None, admin: Client, page: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    admin.raise_request_exception = False
+    answer = admin.get(page)
+    assert answer.status_code == 503
+    assert "stored by a newer release: this one does not take its tiers.0" in answer.text
+    assert "Traceback" not in caplog.text
+
+
+def test_a_gateway_does_not_leave_out_what_it_does_not_know(newer: None) -> None:
+    with pytest.raises(FromNewer, match=r"limits\.max_tool_calls"):
+        selectors.load_snapshot()
