@@ -16,6 +16,7 @@ from django.conf import settings as configured
 from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from tests import builders
+from tests.acceptance.stack import PATIENCE_S
 
 ARGUMENTS = [
     "--headless",
@@ -31,7 +32,7 @@ ARGUMENTS = [
 
 DESK = {"width": 1440, "height": 900}
 REFUSED = ("status of 4", "Status Error Code 4")  # as the browser says it, and as htmx does
-PATIENCE_MS = 60_000  # longer than any page's own poll takes, on a machine that is busy
+PATIENCE_MS = 1000 * PATIENCE_S
 expect.set_options(timeout=PATIENCE_MS)
 
 
