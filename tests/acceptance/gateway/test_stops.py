@@ -6,6 +6,7 @@ import http.client
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -140,13 +141,16 @@ def test_what_was_used_is_known_after_a_restart(rig: Rig) -> None:
     alice = rig.tenant(limits=limits)
     bob = rig.tenant(budgets=budgets)
     rig.engine.script("in=5,out=5")
+    began = time.monotonic()
     for _ in range(3):
         assert alice.chat(max_tokens=5).status == 200
         assert bob.chat(max_tokens=5).status == 200
     rig.stack.stop()
     rig.stack.start()
     assert bob.chat(max_tokens=5).code == "insufficient_quota"
-    assert alice.chat(max_tokens=5).headers["x-ratelimit-remaining-requests"] == "1"
+    left = alice.chat(max_tokens=5).headers["x-ratelimit-remaining-requests"]
+    if time.monotonic() - began < 60:  # else this machine is slow, and the minute is over
+        assert left == "1"
 
 
 def test_killed_under_load_three_times_nothing_is_lost_and_nothing_doubled(rig: Rig) -> None:
