@@ -27,7 +27,7 @@ class Telling:
         loads: LoadWatch,
         fault: Callable[[str, str], str],
     ) -> None:
-        """`fault(pool, url)`: why an endpoint takes no requests; empty where it does."""
+        """`fault(pool, url)`: what is wrong with an endpoint; empty where nothing is known."""
         self._gateway = gateway
         self._calls = calls
         self._state = state

@@ -32,6 +32,7 @@ Key = tuple[str, str]  # pool, endpoint URL
 
 FAILURES = 2
 FAULTS = 5
+FAILING = f"{FAULTS} requests in a row failed there"
 EJECT_S, EJECT_MOST_S = 5.0, 60.0
 FIRST_RETRY_S = 0.5
 JITTER = 0.2
@@ -97,9 +98,11 @@ class EndpointProber:
         return watch is None or watch.is_healthy
 
     def fault(self, pool: str, url: str) -> str:
-        """Why it takes no requests; empty where it does."""
+        """Why it takes no requests; or what it does to those that it takes, the last in service."""
         watch = self._watches.get((pool, url))
-        return "" if watch is None or watch.is_healthy else watch.reason
+        if watch is None or (watch.is_healthy and watch.faults < FAULTS):
+            return ""
+        return FAILING if watch.is_healthy else watch.reason
 
     async def aclose(self) -> None:
         """Stop watching. The client stays open: it is its owner's."""
@@ -148,7 +151,7 @@ class _Watch:
         self.ejections += 1
         self._ejected_until = asyncio.get_running_loop().time() + pause_s
         self.faults = FAULTS - 1
-        self._turn(False, f"{FAULTS} requests in a row failed there")
+        self._turn(False, FAILING)
 
     async def _watch(self) -> None:
         while True:

@@ -251,8 +251,15 @@ async def test_the_last_endpoint_in_service_is_not_left_for_failed_requests(
     strict: EndpointProber,
 ) -> None:
     strict.configure({"chat": [ALICE]})
-    fail(strict, ALICE, 3 * FAULTS)
+    fail(strict, ALICE, FAULTS - 1)
+    assert strict.fault("chat", ALICE) == ""
+    fail(strict, ALICE, 2 * FAULTS)
     assert strict.is_healthy("chat", ALICE)
+    assert strict.fault("chat", ALICE) == "5 requests in a row failed there", (
+        "it is told all the same"
+    )
+    strict.answered("chat", ALICE)
+    assert strict.fault("chat", ALICE) == ""
     strict.configure({"chat": [ALICE, BOB]}, draining=[("chat", BOB)])
     fail(strict, ALICE, 3 * FAULTS)
     assert strict.is_healthy("chat", ALICE), "nothing is sent to Bob's"
