@@ -31,6 +31,7 @@ MAX_MODEL_CHARS = 256
 MAX_CHOICES = 128
 MAX_BRACKETS = 500_000  # objects and lists; those in texts count too, which code is full of
 MAX_OUTPUT_TOKENS = 2**31 - 1
+COMPRESSED = (b"\x1f\x8b", b"\x28\xb5\x2f\xfd")  # gzip, zstd: how either begins
 # What policy reads, sets or drops, and what it measures.
 _POLICYS = frozenset(
     {
@@ -199,8 +200,11 @@ def _decode(raw: bytes) -> dict[str, Any]:
         raise invalid("the body is nested too deeply") from None
     except ValueError as error:  # msgspec.DecodeError, UnicodeDecodeError
         halved = b"\\ud" in raw or b"\\uD" in raw
-        known = "truncated" in str(error) and halved  # which is what msgspec calls that
-        said = "a text may hold half of a surrogate pair" if known else error
+        said: object = error
+        if "truncated" in str(error) and halved:  # which is what msgspec calls that
+            said = "a text may hold half of a surrogate pair"
+        elif raw.startswith(COMPRESSED):
+            said = "it is compressed, which is not taken here"
         raise invalid(f"the body is not valid JSON: {said}") from None
     if not isinstance(body, dict):
         raise invalid("the body must be a JSON object")

@@ -1,5 +1,6 @@
 """What a caller asks is read once, and a malformed call is refused before it takes a slot."""
 
+import gzip
 import json
 import subprocess
 import sys
@@ -302,3 +303,10 @@ def test_half_of_a_surrogate_pair_is_named(text: str) -> None:
     body = b'{"model": "m", "messages": [{"role": "user", "content": "%b"}]}' % text.encode()
     assert "surrogate" in refusal("chat", body).message
     assert "surrogate" not in refusal("chat", b'{"model": "m", "messages": [').message
+
+
+def test_a_compressed_body_is_called_that() -> None:
+    body = json.dumps({"model": "m", "messages": HELLO}).encode()
+    assert "compressed" in refusal("chat", gzip.compress(body)).message
+    assert "compressed" in refusal("chat", b"\x28\xb5\x2f\xfd" + body).message
+    assert "compressed" not in refusal("chat", body[1:]).message
