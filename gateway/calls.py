@@ -29,7 +29,7 @@ from gateway.identity import Identity, identify, identity_of
 from gateway.incoming import Incoming
 from gateway.lost import lost_place, shed_error, state_error
 from gateway.relay import Relay, own_headers
-from gateway.run import Run, new_request_id
+from gateway.run import SHED, Run, new_request_id
 from gateway.turns import Turns
 from gateway.upstream.engines import EngineFailed, Engines
 from gateway.watch import Telemetry
@@ -220,7 +220,7 @@ class Calls:
                 Outcome(verdict.code), verdict.message, retry_after_s=verdict.retry_after_s
             ) from None
         except Overloaded as shed:
-            run.throttle_reason = "predicted_wait"
+            run.throttle_reason = SHED
             raise shed_error(shed) from None
         except NoPlace as lost:
             run.lane, run.throttle_reason = lost.lane.name, lost.reason

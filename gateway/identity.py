@@ -43,7 +43,9 @@ def identity_of(snapshot: PolicySnapshot, digest: bytes, at: datetime) -> Identi
     key = snapshot.keys.get(digest)
     if key is None or (key.expires_at is not None and key.expires_at <= at):
         raise ApiError(
-            Outcome.INVALID_API_KEY, "The API key is not known, has expired, or was revoked."
+            Outcome.INVALID_API_KEY,
+            "The API key is not known, has expired, was revoked, or its tenant or application "
+            "is no longer in the policy.",
         )
     tenant = snapshot.tenants.get(key.tenant)
     if tenant is None:

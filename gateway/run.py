@@ -27,6 +27,7 @@ from tenants.core.snapshot import PolicySnapshot
 NOTHING = Usage(0, 0, 0)
 _dice = random.Random()  # seeded by the system; to ask that each time would be a system call
 NO_RATES = RateState()
+SHED = "predicted_wait"  # a throttle_reason
 
 
 def new_request_id() -> str:
@@ -168,4 +169,6 @@ class Run(msgspec.Struct):
     def _queue_ms(self, now: float) -> float:
         if self.place is not None:
             return self.place.queue_s * 1000
-        return (now - self.began) * 1000 if self.plan is not None else 0.0
+        if self.plan is None or self.finish == "throttled" or self.throttle_reason == SHED:
+            return 0.0  # refused before the queue
+        return (now - self.began) * 1000

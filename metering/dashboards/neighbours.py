@@ -186,7 +186,8 @@ def sentence(case: Case, watch: Watch, total: Total | None) -> str:
     if first is None or last is None:
         return _did_not_wait(who, watch.span, total)
     lanes = " and ".join(sorted(case.lanes))
-    told = f"Between {_clock(first, last)} {who} waited {_waited(case.waited_s)} in {lanes}"
+    waited = f"{who}'s requests waited {_waited(case.waited_s)} together in {lanes}"
+    told = f"Between {_clock(first, last)} {waited}"
     if limit := _at_own_limit(case, watch.document):
         return f"{told}; meanwhile it had all {limit} requests running that its own limit allows."
     if not case.units:

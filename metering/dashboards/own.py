@@ -2,7 +2,8 @@
 why a request of its own was refused.
 
 1. Nothing here depends on any other tenant: no total of a pool, no place in a queue, no share.
-2. Advice names figures of the budget or limit that decided, as they stand now.
+2. One request is told by the limits of the policy that it was refused under; budgets, and what is
+   told of a range, are as they stand now.
 """
 
 from __future__ import annotations
@@ -75,12 +76,22 @@ def standing(name: str, document: Document, at: datetime) -> Standing:
     tenant = next((each for each in document.tenants if each.name == name), None)
     if tenant is None:
         return Standing(bool(now.gateways), here.running, here.queued)
-    tier = next(each for each in document.tiers if each.name == tenant.tier)
+    left = budgets_left(tenant, tier_of(document, tenant), here, at)
+    found = Standing(bool(now.gateways), here.running, here.queued, left)
+    return under(document, tenant, found)
+
+
+def tier_of(document: Document, tenant: Tenant) -> Tier:
+    return next(each for each in document.tiers if each.name == tenant.tier)
+
+
+def under(document: Document, tenant: Tenant, found: Standing) -> Standing:
+    """With the limits that this document gives the tenant."""
+    tier = tier_of(document, tenant)
     limits = {key: value for key, value in limits_of(tenant, tier).items() if value is not None}
-    left = budgets_left(tenant, tier, here, at)
     soft = frozenset(soft_limits_of(tenant, tier))
     waits = {lane.name: lane.max_queue_seconds for lane in document.lanes}
-    return Standing(bool(now.gateways), here.running, here.queued, left, limits, soft, waits)
+    return replace(found, limits=limits, soft=soft, waits=waits)
 
 
 def budgets_left(tenant: Tenant, tier: Tier, here: live.Standing, at: datetime) -> list[Left]:
@@ -135,4 +146,15 @@ def find(request_id: str, tenant: str, now: Standing) -> Found | None:
         return None
     if not record.throttle_reason:
         return Found(record, reasons.why(record))
-    return Found(record, now.why(record.throttle_reason, record.lane, record.estimated_cost))
+    then = _then(record, now)
+    why = then.why(record.throttle_reason, record.lane, record.estimated_cost)
+    limit = now.limits.get(record.throttle_reason)
+    if limit is not None and limit != then.limits.get(record.throttle_reason):
+        why = replace(why, advice=f"By now it is {limit:,}. {why.advice}")
+    return Found(record, why)
+
+
+def _then(record: UsageRecord, now: Standing) -> Standing:
+    document = policy.revision_document(record.policy_revision)
+    tenant = next((each for each in document.tenants if each.name == record.tenant), None)
+    return under(document, tenant, now) if tenant else now

@@ -27,6 +27,7 @@ class Why:
 
 
 RETRY = "Try again after the answer's retry-after."
+AGAIN = "Send it again after a pause."
 ASK = "Ask an admin."
 LIMITS = {
     "requests_per_minute": Why(
@@ -73,8 +74,8 @@ BUDGETS = {  # by its kind
 GONE = "It is not in force any more."
 ENDS = {
     "cancelled": Why("The caller went away"),
-    "timeout": Why("Took longer than the pool's or lane's time limit", RETRY),
-    "error": Why("The engine failed", RETRY),
+    "timeout": Why("Took longer than the pool's timeouts", "Ask for less, or try again."),
+    "error": Why("The engine failed", AGAIN),
     "rejected": Why("Refused before the queue"),
 }
 

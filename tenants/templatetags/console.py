@@ -23,6 +23,7 @@ register = template.Library()
 register.filter(level)  # the class of a meter that is this full
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+NEARLY_ALL = 1 - 1e-9  # what is short of it is not only rounding
 THEMES = ("auto", "light", "dark")
 THEME_LABELS = {"auto": "the system's colours", "light": "light", "dark": "dark"}
 
@@ -74,8 +75,13 @@ def short(value: float | str | None) -> str:
 
 @register.filter
 def percent(value: float | str | None, digits: int = 1) -> str:
-    """0.123 as "12.3%"."""
-    return "–" if value is None or isinstance(value, str) else f"{value * 100:.{digits}f}%"
+    """0.123 as "12.3%"; 100% is all of it, and nothing less."""
+    if value is None or isinstance(value, str):
+        return "–"
+    part = value * 100
+    if value < NEARLY_ALL:
+        part = min(part, 100 - 10.0**-digits)
+    return f"{part:.{digits}f}%"
 
 
 @register.filter

@@ -321,7 +321,7 @@ def test_the_neighbour_that_held_the_capacity_is_named_with_its_units(db: None) 
     minute(20, "hooli", served=900_000.0)  # when acme did not wait
     told = judged("acme")
     assert told["sentence"] == (
-        "Between 14:02 and 14:10 acme waited 812 s in interactive-standard; "
+        "Between 14:02 and 14:10 acme's requests waited 812 s together in interactive-standard; "
         "of the 1.2 M units served meanwhile hooli got 71%, where lanes and weights give it "
         "50%."
     )
@@ -404,6 +404,6 @@ def test_the_view_is_one_click_from_the_overviews_slow_list(admin: Client) -> No
     text = admin.get("/?range=1h").content.decode()
     assert 'href="/watch/neighbours/?tenant=umbrella&amp;range=1h"' in text
     page = admin.get("/watch/neighbours/?tenant=initech&range=1h")
-    assert "initech waited" in page.content.decode()
+    assert "initech&#x27;s requests waited" in page.content.decode()
     assert 'href="/tenants/initech/edit/">Edit initech</a>' in page.content.decode()
     assert page.context["charts"][0].figure["data"]

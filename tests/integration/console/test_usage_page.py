@@ -317,6 +317,18 @@ def test_a_refusal_says_what_helps_with_the_kind_of_budget_that_refused(
         assert "refills all the time" not in text
 
 
+def test_a_refusal_is_told_by_the_limit_of_its_time(as_: Callable[[str], Client]) -> None:
+    for most in (3, 900):
+        changed = services.edit_object(
+            "tenant", "acme", {"limits": {"requests_per_minute": most}}, actor=builders.ROOT
+        )
+    refused("requests_per_minute", policy_revision=changed.revision - 1)
+    text = text_of(as_("tenant-viewer"), "/usage/?request=r-requests_per_minute")
+    assert "Too many requests in a minute: at most 3. By now it is 900." in text.replace(
+        "</strong>", ""
+    )
+
+
 def test_a_soft_limit_says_when_it_refuses(as_: Callable[[str], Client]) -> None:
     services.edit_object(
         "tenant", "acme", {"soft_limits": ["requests_per_minute"]}, actor=builders.ROOT

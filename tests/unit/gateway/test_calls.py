@@ -208,6 +208,7 @@ async def test_the_record_says_which_limit_refused(outcome: Outcome, limit: str)
     world = World(policy)
     await case(world)
     assert world.record.throttle_reason == limit
+    assert (world.record.queue_ms > 0) == (outcome is Outcome.QUEUE_TIMEOUT)
 
 
 async def test_an_answer_passes_as_the_engine_wrote_it() -> None:
@@ -455,6 +456,7 @@ async def test_a_predicted_wait_past_the_lanes_limit_is_shed_where_the_tier_says
     assert (caller.status, caller.error["code"]) == (503, "overloaded")
     assert caller.headers["retry-after"] == "15"
     assert world.record.throttle_reason == "predicted_wait"
+    assert world.record.queue_ms == 0.0
     assert world.is_empty
 
 

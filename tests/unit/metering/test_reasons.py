@@ -56,6 +56,15 @@ def test_a_reason_that_is_not_known_is_told_as_it_is() -> None:
     assert of_limit("something_new").text == "something_new"
 
 
+@pytest.mark.parametrize(("status", "end"), [(502, "error"), (504, "timeout")])
+def test_nobody_is_sent_to_a_retry_after_that_the_answer_did_not_have(
+    status: int, end: str
+) -> None:
+    told = why(Ended(status=status, finish_reason=end))
+    assert told is not None
+    assert "retry-after" not in told.advice
+
+
 def test_what_was_served_needs_no_reason_and_what_was_not_has_one() -> None:
     assert why(Ended()) is None
     assert why(Ended(status=499, finish_reason="cancelled")) is not None
