@@ -22,7 +22,8 @@ from typing import Any, cast
 import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
-from gateway.exchange import LOST, WHOLE, Headers
+from gateway.exchange import LOST, WHOLE
+from gateway.wire.headers import Headers
 
 HEAD_BYTES = 64 * 1024
 HEAD_SECONDS = 30.0

@@ -16,12 +16,12 @@ from prometheus_client import CONTENT_TYPE_LATEST
 
 from gateway import errors, metrics
 from gateway.errors import ApiError, Outcome, Voice
-from gateway.exchange import Exchange, Headers, Receive, Scope, Send
+from gateway.exchange import Exchange, Receive, Scope, Send
 from gateway.identity import identify
 from gateway.peers import Proxies
 from gateway.run import new_request_id
 from gateway.service import Gateway
-from gateway.wire.headers import read
+from gateway.wire.headers import Headers, read
 from gateway.wire.routes import ROUTES, Kind
 from tenants.core.snapshot import PolicySnapshot, TenantPolicy
 

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
@@ -22,7 +22,6 @@ import msgspec
 
 from metering.core.record import FinishReason
 
-RawHeaders = Sequence[tuple[bytes, bytes]]
 LONGEST_WAIT_S = 367 * 86_400.0  # past the longest budget window
 LONGEST_SLEEP_S = 120.0  # a client may wait so long by itself: where openai's for Python stops
 
@@ -121,7 +120,7 @@ class ApiError(Exception):
         message: str,
         param: str | None = None,
         retry_after_s: float | None = None,
-        headers: RawHeaders = (),
+        headers: Iterable[tuple[bytes, bytes]] = (),
         limit: str = "",
     ) -> None:
         super().__init__(message)

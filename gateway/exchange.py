@@ -17,13 +17,13 @@ from typing import Any
 from gateway.errors import ApiError, Outcome
 from gateway.incoming import PATIENCE_S, SLOWEST, due, told_length
 from gateway.upstream.alarm import Alarm
+from gateway.wire.headers import Headers
 from metering.core.record import FinishReason
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
-Headers = list[tuple[bytes, bytes]]
 
 # Extensions of ASGI that `serve` has. A future that is done once the caller's connection is lost:
 # waiting for `http.disconnect` does the same, with a task for each request. And a way to send a

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable
 
 from gateway.dialects import DIALECTS
 from gateway.errors import ApiError, Outcome
-from gateway.exchange import Exchange, Headers
+from gateway.exchange import Exchange
 from gateway.run import Run
 from gateway.upstream.client import Answer
 from gateway.upstream.engines import (
@@ -26,7 +26,7 @@ from gateway.upstream.engines import (
     failure,
     told_refusal,
 )
-from gateway.wire.headers import first, ratelimit_headers, to_caller
+from gateway.wire.headers import Headers, first, ratelimit_headers, to_caller
 from gateway.wire.meter import Meter
 from gateway.wire.request import ParsedCall
 from gateway.wire.usage import Report, finish_reason

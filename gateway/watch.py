@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from gateway.errors import Outcome
     from gateway.run import Run
+    from gateway.wire.headers import Headers
     from gateway.wire.routes import Kind
-
-Headers = list[tuple[bytes, bytes]]
 
 
 class Trace:

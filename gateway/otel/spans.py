@@ -26,7 +26,8 @@ from gateway.otel.names import (
     address,
 )
 from gateway.run import Run
-from gateway.watch import Headers, Trace
+from gateway.watch import Trace
+from gateway.wire.headers import Headers
 from gateway.wire.routes import ROUTES, Kind
 
 FIELDS = (b"traceparent", b"tracestate")

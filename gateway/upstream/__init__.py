@@ -1,6 +1,6 @@
 """HTTP to the engines. The one place in the gateway that knows httpx and httptools.
 
-A request's way: `client.EngineClient` → `transport.EngineTransport` (or any of httpx's, through
-`over_httpx`: MockTransport in tests) → `pool.Pool` → `connection.Connection` →
-`exchange.Exchange`, which goes back up as the answer, its pieces untouched.
+A request's way: `client.EngineClient` → `transport.EngineTransport` → `pool.Pool` →
+`connection.Connection` → `exchange.Exchange`, which goes back up as the answer, its pieces
+untouched.
 """

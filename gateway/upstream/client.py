@@ -1,4 +1,4 @@
-"""What the gateway sends its requests with, over its own transport or any of httpx's.
+"""What the gateway sends its requests with.
 
 1. One timer a request, none a piece, and no task: see `Alarm`.
 2. Every limit that is passed raises an httpx.TimeoutException. Whoever got an answer closes it,
@@ -17,9 +17,7 @@ from typing import Protocol
 import httpx
 
 from gateway.upstream.alarm import Alarm
-from gateway.upstream.exchange import RawHeaders
-from gateway.upstream.over_httpx import OverHttpx
-from gateway.upstream.transport import EngineTransport
+from gateway.upstream.exchange import RawHeaders, Timeouts
 
 
 class Answer(Protocol):
@@ -40,11 +38,19 @@ class Answer(Protocol):
     async def aclose(self) -> None: ...
 
 
+class Transport(Protocol):
+    """`gateway.upstream.transport`; of engines that are made up, in tests."""
+
+    async def ask(
+        self, method: str, url: str, headers: RawHeaders, body: bytes, timeouts: Timeouts
+    ) -> Answer: ...
+
+    async def aclose(self) -> None: ...
+
+
 class EngineClient:
-    def __init__(self, transport: httpx.AsyncBaseTransport) -> None:
-        self._transport = (
-            transport if isinstance(transport, EngineTransport) else OverHttpx(transport)
-        )
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
 
     async def send(
         self,

@@ -11,6 +11,7 @@ import msgspec
 from gateway.dialects import DIALECTS, Dialect
 from gateway.upstream.client import EngineClient
 from gateway.upstream.facts import read_short
+from gateway.wire.headers import Headers
 from gateway.wire.request import ParsedCall
 from gateway.wire.usage import MAX_TOKENS, decode
 from tenants.core.snapshot import PoolPolicy
@@ -28,7 +29,7 @@ class Question(NamedTuple):
 async def count_tokens(
     client: EngineClient,
     url: str,
-    headers: list[tuple[bytes, bytes]],
+    headers: Headers,
     pool: PoolPolicy,
     call: ParsedCall,
     patience_s: float,

@@ -28,13 +28,12 @@ from gateway.upstream.counting import count_tokens
 from gateway.upstream.facts import EngineFacts, read_short
 from gateway.upstream.order import OrderWatch, Pending
 from gateway.upstream.tokenizing import MOST_BYTES, encoded, is_foreign, tokenized
-from gateway.wire.headers import Asked, first, to_engine
+from gateway.wire.headers import Asked, Headers, first, to_engine
 from gateway.wire.request import ParsedCall, rewrite
 from gateway.wire.routes import Route
 from gateway.wire.usage import EngineError, decode, read_body
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
-Headers = list[tuple[bytes, bytes]]
 TransportError = httpx.TransportError
 EARLY_S = 0.05  # a timer may ring so much before its time
 RETRY_NO_ENDPOINT_S = 5.0  # about one round of health checks
@@ -234,7 +233,7 @@ class Engines:
         run.first_by = now + limits.first_token if call.stream else run.deadline
         return min(limits.connect, left), min(run.first_by - now, left)
 
-    def key_header(self, pool: PoolPolicy) -> list[tuple[bytes, bytes]]:
+    def key_header(self, pool: PoolPolicy) -> Headers:
         value = self._authorization.get(pool.model)
         return [] if value is None else [(b"authorization", value)]
 

@@ -39,7 +39,7 @@ class Line(Protocol):
     def abort(self) -> None: ...
 
 
-class Exchange(httpx.AsyncByteStream):
+class Exchange:
     def __init__(self, line: Line, timeouts: Timeouts) -> None:
         self.status = 0  # 0: the head is not there yet
         self.headers: RawHeaders = []

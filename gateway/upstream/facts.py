@@ -13,6 +13,7 @@ import msgspec
 
 from gateway.dialects import DIALECTS, Dialect
 from gateway.upstream.client import Answer, EngineClient
+from gateway.wire.headers import Headers
 from gateway.wire.usage import decode
 from tenants.core.snapshot import PoolPolicy
 
@@ -22,7 +23,6 @@ MAX_VERSION_CHARS = 64
 # Of a model's entry, what says which weights are served, and not when they were loaded.
 MODEL_FACTS = ("root", "parent", "max_model_len", "meta")
 
-Headers = list[tuple[bytes, bytes]]
 NOTHING: dict[str, Any] = {}
 
 

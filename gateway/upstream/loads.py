@@ -25,6 +25,7 @@ from gateway.upstream import load
 from gateway.upstream.client import EngineClient
 from gateway.upstream.facts import read_short
 from gateway.upstream.load import Load
+from gateway.wire.headers import Headers
 from scheduling.core.learning import Held, Learner, Reading
 from tenants.core.snapshot import PolicySnapshot, PoolPolicy
 
@@ -36,7 +37,6 @@ MOST_BYTES = 8 * 2**20
 log = logging.getLogger(__name__)
 
 Key = tuple[str, str]  # pool, endpoint URL
-Headers = list[tuple[bytes, bytes]]
 
 
 class Places(Protocol):

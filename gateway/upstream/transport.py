@@ -4,14 +4,14 @@
    one byte of an answer: it had been closed while idle. Then once, past every idle connection.
 2. Whoever gets a response closes it; closing it before its end closes the socket.
 3. It belongs to one event loop, holds no global state, and `aclose` leaves no socket open.
-4. It is an httpx transport like any other, too; what the gateway calls is `ask`, since httpx's
-   Request and Response cost more than all that is done here.
+4. httpx's Request and Response cost more than all that is done here, so it has neither; of httpx
+   it has the exceptions, URLs and names of timeouts.
 """
 
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import httpx
@@ -22,7 +22,6 @@ from gateway.upstream.pool import Limits, Origin, Pool
 from gateway.upstream.request import message
 
 PORTS = {"http": 80, "https": 443}
-EXTENSIONS = {"http_version": b"HTTP/1.1"}
 URLS_KEPT = 1024
 
 
@@ -34,7 +33,7 @@ class Target(NamedTuple):
     path: bytes
 
 
-class EngineTransport(httpx.AsyncBaseTransport):
+class EngineTransport:
     """`tls` is made from the system's certificates when it is not given; `allowed` are networks
     that are refused otherwise (`addresses`).
 
@@ -62,17 +61,6 @@ class EngineTransport(httpx.AsyncBaseTransport):
         target = self._targets.get(url) or self._target(url)
         sent = message(method, target.path, target.host, headers, body)
         return await self._exchange(target.pool, method, sent, timeouts)
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        assert isinstance(request.stream, AsyncIterable)
-        body = b"".join([part async for part in request.stream])
-        timeouts: Timeouts = request.extensions.get("timeout", {})
-        answer = await self.ask(
-            request.method, str(request.url), request.headers.raw, body, timeouts
-        )
-        return httpx.Response(
-            answer.status, headers=answer.headers, stream=answer, extensions=EXTENSIONS
-        )
 
     async def aclose(self) -> None:
         self._is_closed = True

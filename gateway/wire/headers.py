@@ -22,6 +22,7 @@ from gateway.peers import ID
 from metering.core.hold import RateState
 
 Header = tuple[bytes, bytes]
+Headers = list[Header]
 
 # No accept-encoding: a compressed stream could not be metered.
 _TO_ENGINE = frozenset(
@@ -66,7 +67,7 @@ class Asked(msgspec.Struct, frozen=True):
     key: bytes
     lane: str
     interaction: str
-    to_engine: list[Header]
+    to_engine: Headers
 
 
 def read(raw: Iterable[Header]) -> Asked:
@@ -75,7 +76,7 @@ def read(raw: Iterable[Header]) -> Asked:
     Raises:
         ApiError: invalid_api_key (none, or two different ones), invalid_request.
     """
-    passed: list[Header] = []
+    passed: Headers = []
     found: dict[bytes, bytes] = {}
     keys: set[bytes] = set()
     hop: set[bytes] = set()
@@ -107,16 +108,16 @@ def key(raw: Iterable[Header]) -> bytes:
     return _one_key({_secret(name, value.strip()) for name, value in raw if name in named})
 
 
-def to_engine(asked: Asked, request_id: str, policy: Iterable[Header] = ()) -> list[Header]:
+def to_engine(asked: Asked, request_id: str, policy: Iterable[Header] = ()) -> Headers:
     """What the engine gets: what may pass, our id, and what policy adds (see `rewrite`). The body
     was read as JSON whatever the caller called it (`curl -d` calls it a form), and goes as JSON."""
     ours = ((b"content-type", b"application/json"), (b"x-request-id", request_id.encode()))
     return [*asked.to_engine, *ours, *policy]
 
 
-def to_caller(raw: Iterable[Header]) -> list[Header]:
+def to_caller(raw: Iterable[Header]) -> Headers:
     """What of an engine's answer passes; the framing and our own headers are the gateway's."""
-    passed: list[Header] = []
+    passed: Headers = []
     hop: set[bytes] = set()
     for key, value in raw:
         name = key.lower()
@@ -135,7 +136,7 @@ def first(raw: Iterable[Header], wanted: bytes) -> bytes:
     return b""
 
 
-def ratelimit_headers(rates: RateState) -> list[Header]:
+def ratelimit_headers(rates: RateState) -> Headers:
     """OpenAI's six, those of limits that the tenant has."""
     return [
         *_limit(_REQUESTS, rates.limit_requests, rates.remaining_requests, rates.reset_requests_s),
@@ -160,7 +161,7 @@ def duration(seconds: float) -> bytes:
 
 def _limit(
     names: tuple[bytes, ...], limit: int | None, left: int | None, reset_s: float
-) -> list[Header]:
+) -> Headers:
     if limit is None:
         return []
     values = (b"%d" % limit, b"%d" % max(0, left or 0), duration(reset_s))

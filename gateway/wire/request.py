@@ -20,10 +20,11 @@ import msgspec
 
 from gateway.dialects import DIALECTS, Dialect, engine_priority
 from gateway.errors import invalid
+from gateway.wire.headers import Headers
 from gateway.wire.prompt import MAX_MESSAGES
 from gateway.wire.routes import ROUTES, Form, Kind, Route
 
-EngineRequest = tuple[bytes, list[tuple[bytes, bytes]]]
+EngineRequest = tuple[bytes, Headers]
 
 # llm-d's router, and what it was called before: an older one knows only the second.
 FLOW_PREFIXES = (b"x-llm-d-inference-", b"x-gateway-inference-")
@@ -149,9 +150,7 @@ def priority_form(dialect: Dialect, route: Route) -> Form | None:
     return "body" if dialect.priority == "header" else None
 
 
-def _headers(
-    dialect: Dialect, form: Form | None, priority: int, tenant: str, lane: str
-) -> list[tuple[bytes, bytes]]:
+def _headers(dialect: Dialect, form: Form | None, priority: int, tenant: str, lane: str) -> Headers:
     if form == "header":
         return [(b"x-vllm-priority", b"%d" % engine_priority(dialect, priority))]
     if not dialect.flow_headers:

@@ -28,6 +28,7 @@ import uvloop
 
 from gateway.upstream.client import EngineClient
 from gateway.upstream.transport import EngineTransport
+from tests.over_httpx import AsHttpx
 
 EVENTS = 66
 STREAMS = 64
@@ -91,7 +92,7 @@ Answer = tuple[int, list[tuple[bytes, bytes]], AsyncIterator[bytes]]
 class Direct:
     """The gateway's way: EngineClient over a transport."""
 
-    def __init__(self, origin: str, transport: httpx.AsyncBaseTransport) -> None:
+    def __init__(self, origin: str, transport: EngineTransport) -> None:
         self.origin = origin
         self.client = EngineClient(transport)
 
@@ -122,7 +123,7 @@ class Whole:
 
 WAYS = {
     "EngineClient, EngineTransport": lambda url: Direct(url, EngineTransport()),
-    "AsyncClient, EngineTransport": lambda url: Whole(url, EngineTransport()),
+    "AsyncClient, EngineTransport": lambda url: Whole(url, AsHttpx(EngineTransport())),
     "AsyncClient, its own transport": lambda url: Whole(url, None),
 }
 HOP = (b"transfer-encoding", b"connection")

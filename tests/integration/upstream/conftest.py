@@ -17,6 +17,7 @@ import uvloop
 from gateway.upstream.pool import Limits
 from gateway.upstream.transport import EngineTransport
 from tests.integration.upstream.server import Engine, Script
+from tests.over_httpx import AsHttpx
 
 Start = Callable[..., Awaitable[Engine]]
 Build = Callable[..., httpx.AsyncBaseTransport]
@@ -41,7 +42,7 @@ async def engine() -> AsyncIterator[Start]:
 def ours(
     max_connections: int = 100, idle_s: float = 60.0, tls: ssl.SSLContext | None = None
 ) -> httpx.AsyncBaseTransport:
-    return EngineTransport(Limits(max_connections, max_connections, idle_s), tls)
+    return AsHttpx(EngineTransport(Limits(max_connections, max_connections, idle_s), tls))
 
 
 def reference(

@@ -14,6 +14,7 @@ from gateway.upstream.transport import EngineTransport
 from tests.integration.upstream.ask import PATIENCE_S, fetch, pieces, send
 from tests.integration.upstream.conftest import Build, Start
 from tests.integration.upstream.server import CHUNKED, OK, Wire, answering, chunk, closing
+from tests.over_httpx import AsHttpx
 
 
 def has_ipv6() -> bool:
@@ -278,7 +279,7 @@ async def test_ipv6(transport: httpx.AsyncBaseTransport, engine: Start) -> None:
 
 
 async def test_closing_the_transport_ends_what_is_under_way(engine: Start) -> None:
-    transport = EngineTransport()
+    transport = AsHttpx(EngineTransport())
     served = await engine(answering(CHUNKED + chunk(b"more to come")))
     response = await send(transport, served.url)
     body = aiter(pieces(response))

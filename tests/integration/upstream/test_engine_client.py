@@ -11,6 +11,7 @@ from gateway.upstream.client import EngineClient
 from tests.integration.upstream.ask import PATIENCE_S, begun
 from tests.integration.upstream.conftest import Start
 from tests.integration.upstream.server import CHUNKED, OK, Wire, answering, chunk
+from tests.over_httpx import client_over
 
 
 async def send(client: EngineClient, url: str, first_byte_s: float = PATIENCE_S) -> httpx.Response:
@@ -29,7 +30,7 @@ async def test_a_request_reaches_the_engine_as_it_was_given(
         await wire.say(OK)
 
     served = await engine(script)
-    client = EngineClient(transport)
+    client = client_over(transport)
     response = await send(client, served.url)
     assert [piece async for piece in client.iterate(response, PATIENCE_S)] == [b"ok"]
     await response.aclose()
@@ -47,7 +48,7 @@ async def test_an_engine_that_does_not_begin_is_late(
 
     served = await engine(script)
     with pytest.raises(httpx.ReadTimeout):
-        await send(EngineClient(transport), served.url, first_byte_s=0.05)
+        await send(client_over(transport), served.url, first_byte_s=0.05)
 
 
 async def test_a_stream_may_pause_for_longer_than_its_beginning_may_take(
@@ -60,7 +61,7 @@ async def test_a_stream_may_pause_for_longer_than_its_beginning_may_take(
         await wire.say(chunk(b"two") + b"0\r\n\r\n")
 
     served = await engine(script)
-    client = EngineClient(transport)
+    client = client_over(transport)
     response = await begun(lambda: send(client, served.url, first_byte_s=0.6))
     got = [piece async for piece in client.iterate(response, PATIENCE_S)]
     await response.aclose()
@@ -79,7 +80,7 @@ async def test_a_stream_that_pauses_too_long_is_left_at_once(
         left.set()
 
     served = await engine(script)
-    client = EngineClient(transport)
+    client = client_over(transport)
     response = await send(client, served.url)
     pieces = client.iterate(response, idle_s=0.05)
     assert await anext(pieces) == b"one"
@@ -103,7 +104,7 @@ async def test_many_streams_at_once_keep_apart(
             await wire.say(b"0\r\n\r\n")
 
     served = await engine(script)
-    client = EngineClient(transport)
+    client = client_over(transport)
 
     async def read() -> bytes:
         response = await send(client, served.url)
@@ -120,7 +121,7 @@ async def test_a_broken_engine_does_not_break_the_next_request(
     transport: httpx.AsyncBaseTransport, engine: Start
 ) -> None:
     served = await engine(answering(CHUNKED + b"zz\r\n"))
-    client = EngineClient(transport)
+    client = client_over(transport)
     for number in range(1, 3):
         response = await send(client, served.url)
         with pytest.raises(httpx.RemoteProtocolError):

@@ -19,7 +19,6 @@ from gateway.estimates import Estimates
 from gateway.exchange import Exchange, Message
 from gateway.governor import LocalGovernor
 from gateway.policy import scheduler_config
-from gateway.upstream.client import EngineClient
 from gateway.upstream.engines import Engines
 from gateway.wire.routes import Kind
 from metering.core.accounts import LocalAccounts
@@ -27,6 +26,7 @@ from metering.core.record import UsageRecord
 from metering.journal import OpenEntry
 from scheduling.runtime import LocalScheduler
 from tenants.core.snapshot import PolicySnapshot
+from tests.over_httpx import client_over
 from tests.unit.gateway.cast import SECRET, snapshot
 from tests.unit.wire.frames import DONE, finish, role, token, usage
 
@@ -174,7 +174,7 @@ class World:
             policy,
             LocalGovernor(self.accounts, self.scheduler),
             Engines(
-                EngineClient(httpx.MockTransport(self._engine)),
+                client_over(httpx.MockTransport(self._engine)),
                 b"salt",
                 lambda pool, url: url not in self.down,
                 lambda pool, url: self.unreachable.append(url),

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from gateway.upstream.client import Answer, EngineClient
+from tests.over_httpx import client_over
 
 URL = "http://engine:9101/v1/chat/completions"
 
@@ -35,7 +36,7 @@ class Stream(httpx.AsyncByteStream):
 
 
 def client_for(answer: Callable[[httpx.Request], httpx.Response]) -> EngineClient:
-    return EngineClient(httpx.MockTransport(answer))
+    return client_over(httpx.MockTransport(answer))
 
 
 async def send(

@@ -11,11 +11,11 @@ import httpx
 import pytest
 
 from gateway.dialects import DIALECTS
-from gateway.upstream.client import EngineClient
 from gateway.upstream.counting import question
 from gateway.upstream.facts import EngineFacts
 from gateway.wire.request import parse
 from tenants.core.snapshot import EngineKind
+from tests.over_httpx import client_over
 from tests.unit.gateway.cast import A, snapshot
 from tests.unit.gateway.world import World, streamed, whole
 from tests.unit.wire.frames import DONE, counts, event, finish, role, token, usage
@@ -252,7 +252,7 @@ async def test_what_it_tells_of_itself_is_read_where_it_tells_it(kind: EngineKin
         return httpx.Response(404) if said is None else httpx.Response(200, json=said)
 
     policy = snapshot(pool={"engine": kind, "endpoints": [{"url": A}]})
-    facts = EngineFacts(EngineClient(httpx.MockTransport(told)))
+    facts = EngineFacts(client_over(httpx.MockTransport(told)))
     await facts.learn(policy.pools["chat"], [])
     known = facts.of("chat", A)
     assert (known.version, known.by_priority) == (engine.version, engine.by_priority)
@@ -277,7 +277,7 @@ async def test_what_it_tells_of_itself_may_be_anything(word: Any) -> None:
         said = {"data": [model]} if request.url.path == "/v1/models" else about
         return httpx.Response(200, content=json.dumps(said).encode())
 
-    facts = EngineFacts(EngineClient(httpx.MockTransport(told)))
+    facts = EngineFacts(client_over(httpx.MockTransport(told)))
     await facts.learn(snapshot(pool={"endpoints": [{"url": A}]}).pools["chat"], [])
     known = facts.of("chat", A)
     assert known.version in ("", "1")
@@ -293,7 +293,7 @@ async def test_llamacpp_tells_its_slots_context_and_lists_its_one_model_under_an
         return httpx.Response(200, json=props if "props" in request.url.path else {"data": [model]})
 
     policy = snapshot(pool={"engine": "llamacpp", "endpoints": [{"url": A}]})
-    facts = EngineFacts(EngineClient(httpx.MockTransport(told)))
+    facts = EngineFacts(client_over(httpx.MockTransport(told)))
     await facts.learn(policy.pools["chat"], [])
     assert facts.context_tokens("chat") == 8192
     known = facts.of("chat", A).fingerprint
@@ -321,6 +321,6 @@ async def test_sglang_that_sorts_the_other_way_does_not_serve_by_priority() -> N
         return httpx.Response(200, json=flags if "info" in request.url.path else {"data": []})
 
     policy = snapshot(pool={"engine": "sglang", "endpoints": [{"url": A}]})
-    facts = EngineFacts(EngineClient(httpx.MockTransport(told)))
+    facts = EngineFacts(client_over(httpx.MockTransport(told)))
     await facts.learn(policy.pools["chat"], [])
     assert facts.of("chat", A).by_priority is False

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.dialects import DIALECTS, LLAMACPP_METRICS, SGLANG_METRICS, VLLM_METRICS
-from gateway.upstream.client import EngineClient
 from gateway.upstream.load import Load, read
 from gateway.upstream.loads import LoadWatch
+from tests.over_httpx import client_over
 from tests.unit.gateway.cast import A, snapshot
 
 VLLM = """# HELP vllm:num_requests_running Number of requests in model execution batches.
@@ -100,7 +100,7 @@ async def test_an_engine_is_left_alone_for_as_long_as_it_needs(
     monkeypatch.setattr(random, "uniform", lambda low, high: 1.0)
     told = httpx.MockTransport(lambda request: httpx.Response(200, text=VLLM + LLAMACPP))
     fields = {"engine": kind, "endpoints": [{"url": A}], "capacity": "auto"}
-    watch = LoadWatch(EngineClient(told), lambda pool: [], Nowhere())
+    watch = LoadWatch(client_over(told), lambda pool: [], Nowhere())
     watch.configure(snapshot(pool=fields, without=("org/code",)))
     assert await pauses.get() == pause_s
     await watch.aclose()

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from gateway.upstream.client import EngineClient
 from gateway.upstream.probe import FAULTS, EndpointProber
+from tests.over_httpx import client_over
 
 ALICE, BOB = "http://alice:9101/v1", "http://bob:9102/v1"
 Event = tuple[str, str, bool, str]
@@ -53,7 +53,7 @@ def engines() -> Engines:
 
 @pytest.fixture
 async def prober(engines: Engines) -> AsyncIterator[EndpointProber]:
-    client = EngineClient(httpx.MockTransport(engines.answer))
+    client = client_over(httpx.MockTransport(engines.answer))
     prober = EndpointProber(engines.heard, client, interval_s=0.005, timeout_s=5)
     yield prober
     await prober.aclose()
@@ -104,7 +104,7 @@ async def test_one_failed_check_is_not_enough(prober: EndpointProber, engines: E
         engines.asked.append(str(request.url))
         return httpx.Response(503 if len(engines.asked) == 1 else 200)
 
-    client = EngineClient(httpx.MockTransport(answer))
+    client = client_over(httpx.MockTransport(answer))
     watcher = EndpointProber(engines.heard, client, interval_s=0.005)
     watcher.configure({"chat": [ALICE]})
     await engines.checked(4)
@@ -166,7 +166,7 @@ async def test_a_faulty_listener_does_not_end_the_watch(
         engines.heard(pool, url, healthy, reason)
         raise RuntimeError("a bug")
 
-    client = EngineClient(httpx.MockTransport(engines.answer))
+    client = client_over(httpx.MockTransport(engines.answer))
     prober = EndpointProber(listener, client, interval_s=0.005)
     engines.answers["http://alice:9101/health"] = 500
     prober.configure({"chat": [ALICE]})
@@ -182,7 +182,7 @@ async def test_an_engine_that_never_ends_its_answer_is_slow_not_healthy(engines:
         await asyncio.Event().wait()
         raise AssertionError
 
-    client = EngineClient(httpx.MockTransport(answer))
+    client = client_over(httpx.MockTransport(answer))
     prober = EndpointProber(engines.heard, client, interval_s=0.005, timeout_s=0.01)
     prober.configure({"chat": [ALICE]})
     reason = (await engines.next_event())[3]
@@ -192,7 +192,7 @@ async def test_an_engine_that_never_ends_its_answer_is_slow_not_healthy(engines:
 
 async def test_closed_it_leaves_no_task(engines: Engines) -> None:
     before = asyncio.all_tasks()
-    client = EngineClient(httpx.MockTransport(engines.answer))
+    client = client_over(httpx.MockTransport(engines.answer))
     prober = EndpointProber(engines.heard, client, interval_s=0.005)
     prober.configure({"chat": [ALICE, BOB]})
     await engines.checked()
@@ -204,7 +204,7 @@ async def test_closed_it_leaves_no_task(engines: Engines) -> None:
 @pytest.fixture
 async def strict(engines: Engines) -> AsyncIterator[EndpointProber]:
     """Of one that fails requests it stays away for long."""
-    client = EngineClient(httpx.MockTransport(engines.answer))
+    client = client_over(httpx.MockTransport(engines.answer))
     prober = EndpointProber(engines.heard, client, interval_s=0.005, timeout_s=5, eject_s=60)
     yield prober
     await prober.aclose()
@@ -232,7 +232,7 @@ async def test_one_that_passes_its_checks_and_fails_requests_is_left(
 async def test_it_comes_back_and_has_one_request_to_show_for_itself(
     engines: Engines,
 ) -> None:
-    client = EngineClient(httpx.MockTransport(engines.answer))
+    client = client_over(httpx.MockTransport(engines.answer))
     prober = EndpointProber(engines.heard, client, interval_s=0.005, timeout_s=5, eject_s=0.001)
     prober.configure({"chat": [ALICE, BOB]})
     fail(prober, ALICE, FAULTS)
