@@ -70,8 +70,8 @@ local function take(p, h, use, claim, now)
   return tokens
 end
 
--- `adopt`: it runs already, on whatever knew of it before; taken without a question. Nothing is taken
--- for a gateway that is not on the list: nobody would look for it.
+-- `adopt`: it runs already, on whatever knew of it before; taken without a question. Nothing is
+-- taken for a gateway that is not on the list: nobody would look for it.
 local function reserve(p, h, now)
   if not listed(h.replica) then return { 'unlisted' } end
   local use = load_use(p, now)
@@ -108,7 +108,7 @@ local function reserve(p, h, now)
   return refused or { 'admitted', told, claim.demote, claim.alerts, claim.goes_on, tokens }
 end
 
--- a reservation's life ------------------------------------------------------------------------------
+-- a reservation's life -------------------------------------------------------------------------
 
 local function reservation(p, id)
   local raw = call('HGET', p .. 'open', id)
@@ -168,10 +168,12 @@ local function settle_budgets(p, r, cost, at, now)
   end
 end
 
--- What was ended for a gateway that was taken for dead is known until its windows are over, at what it
--- was settled.
+-- What was ended for a gateway that was taken for dead is known until its windows are over, at what
+-- it was settled.
 local function note_guess(p, m, r, now)
-  local guess = { slot = r.slot, tokens = m.tokens, cost = m.cost, sustained = r.sustained, at = now }
+  local guess = {
+    slot = r.slot, tokens = m.tokens, cost = m.cost, sustained = r.sustained, at = now,
+  }
   local seconds = math.max(GUESSED_S, call('TTL', p .. 'guessed'))
   for _, it in ipairs(r.sustained) do
     local c = counter_by_id(load_account(p, it[1]), it[2])
@@ -181,12 +183,12 @@ local function note_guess(p, m, r, now)
   call('EXPIRE', p .. 'guessed', string.format('%.0f', seconds))
 end
 
--- It is known now what it really was, from that gateway (it was only paused) or from its record. What
--- counts is the first that tells. A burst budget refills in any case.
+-- It is known now what it really was, from that gateway (it was only paused) or from its record.
+-- What counts is the first that tells. A burst budget refills in any case.
 local function end_anew(p, m, now)
   local raw = call('HGET', p .. 'guessed', m.id)
   local guess = raw and unpack(raw)
-  if not guess or guess.done or m.guess then return 0 end
+  if not guess or guess.done or m.guess then return nil end
   call('HSET', p .. 'guessed', m.id, pack({ done = true }))
   local use = load_use(p, now)
   correct_slot(use, guess.slot, 3, m.tokens - guess.tokens)
@@ -202,7 +204,7 @@ local function end_anew(p, m, now)
   return guess
 end
 
--- `requests` -1: it was turned away after all, as if it had never been here
+-- `requests` -1: it was turned away after all, as if it had never been here. Returns what ended.
 local function finish(p, m, now, requests)
   local r = reservation(p, m.id)
   if not r then return end_anew(p, m, now) end
@@ -219,13 +221,13 @@ local function finish(p, m, now, requests)
 end
 
 local function settle(p, m, now)
-  return finish(p, m, now, 0) ~= 0
+  return finish(p, m, now, 0) ~= nil
 end
 
 local function release(p, m, now)
   local r = finish(p, { id = m.id, at = m.at, tokens = 0, cost = 0 }, now, -1)
-  if r ~= 0 and r.interaction then give_call_back(p, r.interaction) end
-  return r ~= 0
+  if r and r.interaction then give_call_back(p, r.interaction) end
+  return r ~= nil
 end
 
 -- an engine is asked now; `entry` is what its record is made of, should its gateway die
@@ -246,7 +248,7 @@ local function held(p, m)
   return found
 end
 
--- reading -----------------------------------------------------------------------------------------------
+-- reading --------------------------------------------------------------------------------------
 
 local function shown(p, m, now)
   local found = {}
@@ -262,24 +264,19 @@ local function shown(p, m, now)
   return found
 end
 
-local function windows(p, m)
-  local found = {}
-  for i, c in ipairs(load_account(p, m.account).counters) do found[i] = { c.from, c.to, c.used } end
-  return found
-end
-
--- what the ledger says --------------------------------------------------------------------------------------
+-- what the ledger says -------------------------------------------------------------------------
 
 -- What is settled here is in the ledger later, never earlier: a counter that stays below the ledger
--- has missed something. Returns what each lacks; it is raised by `most` of that at most. Not where a
--- correction came that the caller's figures do not contain. m.gone: only what is not here at all.
+-- has missed something. Returns what each lacks; it is raised by `most` of that at most. Not where
+-- a correction came that the caller's figures do not contain. m.gone: only what is not here at all.
 local function floor(p, m, now)
   local lacks = {}
   for i, b in ipairs(m.budgets) do
     local acct, c, gone = counter_here(p, b, m.at, now)
     lacks[i] = 0
     if gone and c.holds > 0 then save_account(p, b.account, acct, m.at, now) end
-    if (gone or not m.gone) and acct.corrected <= m.newest and c.from <= m.at and m.at < c.to and b.used > c.used then
+    local running = c.from <= m.at and m.at < c.to and acct.corrected <= m.newest
+    if running and (gone or not m.gone) and b.used > c.used then
       lacks[i] = b.used - c.used
       c.used = math.min(b.used, c.used + (b.most or lacks[i]))
       acct.corrected = m.newest
@@ -326,7 +323,8 @@ end
 
 return {
   reserve = reserve, charge = charge, settle = settle, release = release, asked = asked,
-  held = held, look = look, unload = unload, shown = shown, windows = windows, floor = floor, correct = correct, past = past,
+  held = held, look = look, shown = shown, floor = floor, correct = correct, past = past,
   rates = function(p, m, now) return rates(load_use(p, now), now) end,
-  beat = beat, retire = retire, leave = leave, begin_load = begin_load, loaded = loaded, seen = seen, clock = clock,
+  beat = beat, retire = retire, leave = leave, begin_load = begin_load, loaded = loaded,
+  unload = unload, seen = seen, clock = clock,
 }

@@ -5,7 +5,7 @@ local function room(limit, taken, need)
   return taken < limit - slack and taken + math.min(need, limit) <= limit + slack
 end
 
--- burst buckets (budgets.py): lows as {number, used} ------------------------------------------------
+-- burst buckets (budgets.py): lows as {number, used} -------------------------------------------
 
 local function drain(bucket, refill, now)
   bucket.refill = refill
@@ -15,7 +15,7 @@ local function drain(bucket, refill, now)
   end
 end
 
--- `first`: no reservation of before has its number, should this bucket be in the place of a lost one
+-- `first`: no reservation of before has its number, should this bucket be in a lost one's place
 local function load_bucket(p, account, refill, now)
   local bucket = load(p .. 'burst:' .. account)
   if not bucket then
@@ -91,7 +91,7 @@ local function settle_burst(bucket, number, held, actual)
   if bucket.holds == 0 then bucket.lows = {} end
 end
 
--- sustained budgets (budgets.py): the two latest windows; times of the calendar in microseconds -----
+-- sustained budgets (budgets.py): the two latest windows; times of the calendar in microseconds --
 
 local function load_account(p, account)
   return load(p .. 'window:' .. account) or { corrected = 0, counters = {} }
@@ -148,7 +148,7 @@ local function counter_at(acct, b, at, now)
     return reshape(acct, b, at, now)
   end
   if #counters > 0 and at < counters[1].from then
-    if not stale(counters[1], now) then return counters[1] end -- no fresh budget for a clock set back
+    if not stale(counters[1], now) then return counters[1] end -- the clock was set back
     acct.counters = {}
   end
   return add_counter(acct, b, now)

@@ -2,10 +2,10 @@
 -- evicted it.
 --
 -- 1. `use` counts what `open` holds. Where the two differ one of them is gone, and whatever counts
---    holds is counted anew from the reservations that are here (`mend`). What is missing of `open` is
---    its gateways' to tell again (`adopt`).
--- 2. Of a budget's counter that is gone the reservations know what they hold (`bring_back`); what was
---    used, the ledger knows (`floor`).
+--    holds is counted anew from the reservations that are here (`mend`). What is missing of `open`
+--    is its gateways' to tell again (`adopt`).
+-- 2. Of a budget's counter that is gone the reservations know what they hold (`bring_back`); what
+--    was used, the ledger knows (`floor`).
 -- 3. A burst bucket that is gone is full again, for it has no ledger; what it does not know of is
 --    charged when it ends (`first`, budgets.lua).
 
@@ -133,9 +133,10 @@ local function guesses(p, now)
   return found
 end
 
--- Now and then, by one gateway; m.known: the gateways that live, or whose end is being done. Returns
--- whether reservations are missing that gateways have to tell again; those of no such gateway, as {id,
--- its gateway, entry or false}; and what was settled by an estimate, as {id, seconds ago}.
+-- Now and then, by one gateway; m.known: the gateways that live, or whose end is being done.
+-- Returns whether reservations are missing that gateways have to tell again; those of no such
+-- gateway, as {id, its gateway, entry or false}; and what was settled by an estimate, as {id,
+-- seconds ago}.
 local function look(p, m, now)
   local use, known, strange = load_use(p, now), {}, {}
   if not whole(p, use) then use = mend(p, use, now) end

@@ -95,7 +95,7 @@ local function tokens_to_hold(use, h)
   return math.max(h.tokens, math.min(h.ceiling_tokens, h.tpm - use.total[3]))
 end
 
--- interactions (interactions.py): calls by name, and when the latest one was -----------------------
+-- interactions (interactions.py): calls by name, and when the latest one was --------------------
 
 local function forget_calls(p, now)
   while true do

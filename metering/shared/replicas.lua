@@ -1,9 +1,9 @@
 -- Which gateways live, and whether the counters are here: keys of no tenant.
 --
--- A gateway's name is good until a heartbeat finds its time over, whosever that is: in the same call
--- it goes from those that live (`alive`, MEMBERS) to those whose end is being done (`ending`), where
--- it stays until all that it held has ended. Nothing is taken under a name that is not on the list
--- (`listed`), so what is found of one that is ending is all that there will ever be.
+-- A gateway's name is good until a heartbeat finds its time over, whosever that is: in the same
+-- call it goes from those that live (`alive`, MEMBERS) to those whose end is being done (`ending`),
+-- where it stays until all that it held has ended. Nothing is taken under a name that is not on the
+-- list (`listed`), so what is found of one that is ending is all that there will ever be.
 
 local function listed(replica)
   return call('ZSCORE', MEMBERS, replica)
@@ -22,9 +22,9 @@ local function server()
   return type(told) == 'string' and told:match('run_id:(%w+)') or false
 end
 
--- Says whose end is to be done and who lives, and whether the counters were loaded. Who is not on the
--- list (any more) comes back under another name. Which server this is tells the caller whether it may
--- be an older copy of the one before.
+-- Says whose end is to be done and who lives, and whether the counters were loaded. Who is not on
+-- the list (any more) comes back under another name. Which server this is tells the caller whether
+-- it may be an older copy of the one before.
 local function beat(p, m, now)
   local key = p .. 'alive'
   local comes = m.joins and not call('ZSCORE', p .. 'ending', m.replica)
@@ -46,8 +46,8 @@ local function leave(p, m)
   return call('ZREM', p .. 'alive', m.replica) + call('ZREM', p .. 'ending', m.replica)
 end
 
--- Whether the caller is the one who loads the counters; another is once it has ended, or did not get
--- done.
+-- Whether the caller is the one who loads the counters; another is once it has ended, or did not
+-- get done.
 local function begin_load(p, m)
   local by = call('GET', p .. 'loading')
   if call('EXISTS', p .. 'loaded') == 1 or not listed(m.replica) then return false end

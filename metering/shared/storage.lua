@@ -1,5 +1,5 @@
--- The accounts of one tenant, on Redis or Valkey: decides as metering/core/accounts.py does, line by
--- line; its tests run both beside each other. Words, and which of several refusals is told, are
+-- The accounts of one tenant, on Redis or Valkey: decides as metering/core/accounts.py does, line
+-- by line; its tests run both beside each other. Words, and which of several refusals is told, are
 -- Python's (metering/shared/wire.py).
 --
 -- 1. All keys begin with one prefix, `fl:accounts:{tenant}:`, so a tenant lives on one hash slot.
@@ -8,8 +8,8 @@
 -- 4. Every verb may be sent again: a second one of the same id changes nothing.
 -- 5. What is idle goes by itself (TTL); what is held stays until it is settled.
 --
--- SPAN, EXACT, MOST_LOWS, LIFE_S, MOST_CALLS, MOST_OPEN, of metering/core, and MEMBERS, the key of those
--- who live: put before this text.
+-- SPAN, EXACT, MOST_LOWS, LIFE_S, MOST_CALLS, MOST_OPEN, of metering/core, and MEMBERS, the key of
+-- those who live: put before this text.
 
 local MICRO = 1e6
 

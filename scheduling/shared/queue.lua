@@ -155,7 +155,8 @@ do
   local function note_head(flow, load)
     local lane, share = flow.share.lane, flow.share
     if flow.head and not share.parked then
-      redis.call("ZADD", lane.small, load or S.request(lane.pool, flow.head).load, small_member(flow))
+      load = load or S.request(lane.pool, flow.head).load
+      redis.call("ZADD", lane.small, load, small_member(flow))
     end
   end
 
@@ -172,7 +173,7 @@ do
     return find(holder.last).v
   end
 
-  -- Those who waited when the state was lost count as if they waited, until they can have come back.
+  -- Who waited when the state was lost counts as if it waited, until it can have come back.
   local function with_lost(holder, lane, floor)
     if lane.floor_until <= S.call.now or not holder.floor then return floor end
     return floor and math.min(floor, holder.floor) or holder.floor

@@ -126,8 +126,8 @@ do
   end
 
   -- Runs already, and was charged `charged`, while the pool was as `born` as that says: where that
-  -- is another time, the server has lost the charge, or never had it. Nothing where its lane, tenant
-  -- or endpoint is gone.
+  -- is another time, the server has lost the charge, or never had it. Nothing where its lane,
+  -- tenant or endpoint is gone.
   function S.readmit(pool, ticket, endpoint, charged, born)
     local lane = S.lane(pool, ticket[3])
     local ending = pool.by_id[endpoint]

@@ -1,5 +1,5 @@
--- Counters that outlive the server: what is kept of a pool's, and how an empty server gets them back
--- (docs/scheduling.md, An empty server).
+-- Counters that outlive the server: what is kept of a pool's, and how an empty server gets them
+-- back (docs/scheduling.md, An empty server).
 --
 -- 1. What is kept: each lane's counters as they were at one moment, who waited then, and what each
 --    open request had been charged.

@@ -79,7 +79,8 @@ class RedisAccounts:
         self.call("correct", "alice", message, now)
 
     def windows(self, account):
-        answer = self.call("windows", "alice", wire.encode({"account": account}), 0.0)
+        raw = self._client.get(f"{prefix('alice')}window:{account}")
         return [
-            (Window(wire.instant(start), wire.instant(end)), used) for start, end, used in answer
+            (Window(wire.instant(each["from"]), wire.instant(each["to"])), each["used"])
+            for each in (wire.decode(raw)["counters"] if raw else ())
         ]
