@@ -345,6 +345,8 @@ class SharedScheduler:
                 self._fail(id, error)
             elif answer[0] == "dropped":
                 self.dropped(id, answer[2])
+            elif answer[0] == "running":  # perhaps since a call whose answer was lost
+                self.granted([(id, answer[2])])
 
         def failed(error: Exception) -> None:
             self.call("abandon", pool, id)

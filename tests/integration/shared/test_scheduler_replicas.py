@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as LostConnection
 
 from scheduling.core.model import Grant, SchedulerConfig, TenantConfig
 from scheduling.shared import leases
 from scheduling.shared.leases import Reaped
-from scheduling.shared.link import StateUnavailable
+from scheduling.shared.link import Call, StateUnavailable
 from scheduling.shared.scheduler import SharedScheduler
 from scheduling.shared.wire import Keys, config_fields
 from tests.integration.shared.house import House, eventually
@@ -206,6 +208,27 @@ async def test_a_connection_that_was_cut_loses_nothing(house: House, kind: str) 
     assert await third == Grant("r3", "a")
     two.settle("r3", 10.0)
     await free(one, 1)
+
+
+async def test_a_grant_whose_answer_was_lost_is_in_the_next_one(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked again, and has its place already; nothing else would tell so for a while."""
+    one = await house.scheduler(config())
+    await stop_renewing(one)
+    ask = one.link._pipeline
+    asked: list[str] = []
+
+    async def broken_off(batch: list[Call]) -> list[Any]:
+        answers = await ask(batch)
+        asked.extend(call.function for call in batch)
+        if asked == ["acquire"]:
+            raise LostConnection
+        return answers
+
+    monkeypatch.setattr(one.link, "_pipeline", broken_off)
+    assert await one.acquire(ticket("r1"), 30) == Grant("r1", "a")
+    assert asked == ["acquire", "acquire"]
 
 
 async def test_an_empty_server_is_told_everything_again(house: House) -> None:
