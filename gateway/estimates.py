@@ -9,7 +9,7 @@ from gateway.wire.request import ParsedCall
 from metering.core.error_book import ErrorBook
 from metering.core.predictor import OutputPredictor
 from metering.core.prompt_estimate import PromptEstimator
-from metering.learnt import Dumps, restore, restore_errors
+from metering.learnt import Dumps, restore
 
 MEDIA_TOKENS = 765  # one 1024×1024 picture in most open vision models; settled by the engine
 OPEN_CEILING_TOKENS = 4096  # held for a call without a limit, where policy has none either
@@ -21,9 +21,7 @@ class Estimates:
         self.prompt = PromptEstimator()
         self.output_errors = ErrorBook()
         self.prompt_errors = ErrorBook()
-        known = learnt or Dumps()
-        restore(known, self.output, self.prompt)
-        restore_errors(known, self.output_errors, self.prompt_errors)
+        restore(learnt or Dumps(), self.output, self.prompt, self.output_errors, self.prompt_errors)
 
     def learnt(self) -> Dumps:
         return Dumps(

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 
 from gateway.admission import Plan
 from metering.core import refusals
+from metering.core.accounts import LocalAccounts
 from metering.core.hold import Admitted, Hold, RateState, Refused
 from metering.journal import OpenEntry
-from metering.seam import Accounts
 from scheduling.core.model import DropReason, Grant, Ticket
 from scheduling.runtime import LocalScheduler
 from scheduling.seam import NotGranted
@@ -89,7 +89,7 @@ class Governor(Protocol):
 class LocalGovernor:
     def __init__(
         self,
-        accounts: Accounts,
+        accounts: LocalAccounts,
         scheduler: LocalScheduler,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

@@ -86,7 +86,7 @@ class State(Protocol):
         """Before `budgets` and `live` are read for others."""
 
     def budgets(self, budgets: Mapping[str, Sequence[BudgetPolicy]], at: datetime) -> Shown:
-        """As `metering.seam.Accounts.budgets`, by tenant."""
+        """As `LocalAccounts.budgets`, by tenant."""
 
     def drop(self, request_id: str, reason: DropReason) -> None:
         """Send a waiting request away."""

@@ -1,7 +1,6 @@
 from metering import models
+from metering.counting import SKETCHES
 from tenants.site import show
-
-SKETCHES = ("queue_ms", "ttft_ms", "tpot_ms", "e2e_ms")  # packed bytes
 
 show(
     models.UsageRow,
@@ -13,7 +12,7 @@ show(
     models.UsageMinute,
     ("start", "tenant", "application", "key", "model", "lane", "requests", "errors", "cost"),
     ("tenant",),
-    hidden=SKETCHES,
+    hidden=SKETCHES,  # packed bytes
 )
 show(models.GatewaySample, ("gateway", "at"), ("gateway",))
 show(

@@ -26,8 +26,6 @@ from tenants.core.permissions import Action
 RANGE = [OpenApiParameter(name, datetime) for name in ("since", "until")]
 TENANT = OpenApiParameter("tenant", str, description="Only this tenant's.")
 DAY = timedelta(days=1)
-INTERNAL = ("id", "accounts")  # columns that are no part of a usage record
-FIELDS = tuple(field.name for field in UsageRow._meta.fields if field.name not in INTERNAL)
 
 
 class RecordOut(BaseModel):
@@ -105,7 +103,7 @@ class Records(UsageApi):
 
 
 def record(row: UsageRow) -> dict[str, Any]:
-    return {name: getattr(row, name) for name in FIELDS}
+    return {name: getattr(row, name) for name in RecordOut.model_fields}
 
 
 class Summary(UsageApi):

@@ -107,6 +107,11 @@ class Total:
         return self.tallies["throttled"]
 
     @property
+    def refused_percent(self) -> float | None:
+        """Of its requests, those that a limit refused; None without any request."""
+        return 100 * self.throttled.total() / self.requests if self.requests else None
+
+    @property
     def errors(self) -> int:
         """Answers of status 500 and above that no limit decided: who is throttled has no error."""
         refused = sum(self.throttled[limit] for limit in ANSWERED_503)

@@ -59,13 +59,10 @@ def note(at: datetime) -> int:
     oldest = GatewaySample.objects.order_by("at").values_list("at", flat=True).first()
     if oldest is None:
         return 0
-    first = max(
-        floor(oldest, MINUTE), known - timedelta(minutes=1) if known else floor(oldest, MINUTE)
-    )
-    first = max(first, this - timedelta(minutes=MINUTES_A_RUN))
-    minutes = [
-        first + timedelta(minutes=n) for n in range(int((this - first) / timedelta(minutes=1)) + 1)
-    ]
+    first = max(floor(oldest, MINUTE), this - MINUTES_A_RUN * A_MINUTE)
+    if known:
+        first = max(first, known - A_MINUTE)
+    minutes = [first + n * A_MINUTE for n in range((this - first) // A_MINUTE + 1)]
     for minute in minutes:
         count_minute(minute)
     for level in BELOW:
@@ -87,7 +84,10 @@ def count_minute(minute: datetime) -> None:
         _add_gateway(slots, samples, minute, end)
     _save(
         LiveMinute,
-        [LiveMinute(start=minute, **_named(slot), **values) for slot, values in slots.items()],
+        [
+            LiveMinute(start=minute, **dict(zip(SLOT, slot, strict=True)), **values)
+            for slot, values in slots.items()
+        ],
     )
 
 
@@ -119,10 +119,6 @@ def _save(model: type[LiveSlot], rows: list[Any]) -> None:
         unique_fields=["start", *SLOT],
         update_fields=FIELDS,
     )
-
-
-def _named(slot: Slot) -> dict[str, str]:
-    return dict(zip(SLOT, slot, strict=True))
 
 
 def _add_gateway(

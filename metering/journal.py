@@ -26,6 +26,7 @@ from typing import Self
 
 import msgspec
 import structlog
+from msgspec.structs import asdict
 
 from metering.core.cut import Cut
 from metering.core.record import TAKEN_FOR_DEAD, UsageRecord
@@ -63,26 +64,12 @@ class OpenEntry(msgspec.Struct, frozen=True, kw_only=True):
     def abandoned(self) -> UsageRecord:
         """The record of a request whose gateway died: the estimate stands, and says so."""
         return UsageRecord(
-            request_id=self.request_id,
-            at=self.at,
-            tenant=self.tenant,
-            application=self.application,
-            key=self.key,
-            model=self.model,
-            lane=self.lane,
-            interaction=self.interaction,
-            endpoint=self.endpoint,
-            prompt_tokens=self.prompt_tokens,
-            completion_tokens=self.completion_tokens,
+            **asdict(self),
             usage_source="estimated",
             cost=self.estimated_cost,
-            estimated_cost=self.estimated_cost,
-            queue_ms=self.queue_ms,
             status=500,
             finish_reason="error",
             throttle_reason=TAKEN_FOR_DEAD,
-            policy_revision=self.policy_revision,
-            accounts=self.accounts,
         )
 
 

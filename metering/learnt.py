@@ -36,11 +36,14 @@ def load() -> Dumps:
         return Dumps()
 
 
-def restore(dumps: Dumps, output: OutputPredictor, prompt: PromptEstimator) -> None:
+def restore(
+    dumps: Dumps,
+    output: OutputPredictor,
+    prompt: PromptEstimator,
+    output_errors: ErrorBook,
+    prompt_errors: ErrorBook,
+) -> None:
     output.load(dumps.output)
     prompt.load(dumps.prompt)
-
-
-def restore_errors(dumps: Dumps, output: ErrorBook, prompt: ErrorBook) -> None:
-    output.load(dumps.output_errors)
-    prompt.load(dumps.prompt_errors)
+    output_errors.load(dumps.output_errors)
+    prompt_errors.load(dumps.prompt_errors)

@@ -13,7 +13,7 @@ from django.db.models import Model
 from metering.core.cover import MINUTE, QUARTER, Piece, cover, stale_above
 from metering.counting import Group, Total, Totals, Where, count
 from metering.models_rollup import TouchedMinute, TouchedQuarter
-from metering.rollup import oldest_minute
+from metering.rollup import floor, oldest_minute
 
 FRESH_MINUTES = 3  # at most so many are counted from records; the rest waits for its roll-up
 
@@ -22,7 +22,7 @@ class Reading:
     """One look at usage: what waits to be counted is looked up once, for all its questions."""
 
     def __init__(self, since: datetime, until: datetime) -> None:
-        self.since, self.until = whole_minute(since), until
+        self.since, self.until = floor(since, MINUTE), until
         minutes = self._marks(TouchedMinute, "minute", self.since)
         quarters = self._marks(TouchedQuarter, "quarter", self.since - timedelta(days=1))
         self._stale = stale_above(minutes, quarters, minutes[:FRESH_MINUTES])
@@ -64,10 +64,6 @@ class Reading:
         )
         moments = found.order_by(f"-{field}").values_list(field, flat=True).distinct()
         return [int(moment.timestamp()) for moment in moments]
-
-
-def whole_minute(at: datetime) -> datetime:
-    return at.replace(second=0, microsecond=0)
 
 
 def _floor(seconds: float, step: int) -> int:

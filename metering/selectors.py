@@ -127,11 +127,9 @@ def open_alerts(limit: int = 20) -> list[Alert]:
 
 def estimate_errors() -> dict[str, EstimateError]:
     """By model, as a gateway saved it last: at most half a minute ago while one runs."""
-    known = learnt.load()
     output, prompt = OutputPredictor(), PromptEstimator()
-    learnt.restore(known, output, prompt)
     of_output, of_prompt = ErrorBook(), ErrorBook()
-    learnt.restore_errors(known, of_output, of_prompt)
+    learnt.restore(learnt.load(), output, prompt, of_output, of_prompt)
     lengths = {model: mean for model, (mean, _) in output.errors().items()}
     ratios = {model: ratio for model, (ratio, _) in prompt.errors().items()}
     outputs, prompts = of_output.models(), of_prompt.models()

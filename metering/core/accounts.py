@@ -67,7 +67,7 @@ class Claim(msgspec.Struct):
 
 
 class LocalAccounts:
-    """`metering.seam.Accounts` in this process."""
+    """Times are monotonic seconds (`now`) and aware UTC (`at`)."""
 
     def __init__(self) -> None:
         self._tenants: OrderedDict[str, TenantUse] = OrderedDict()

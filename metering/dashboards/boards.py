@@ -78,15 +78,8 @@ def board(request: HttpRequest, name: str = "overview") -> HttpResponse:
         return charts.as_csv(table(watch), f"fairlane-{name}")
     made = kind.make(watch)
     if wanted is not None:
-        return _csv(made, wanted, name)
+        return charts.csv_named(made.charts, wanted, f"fairlane-{name}")
     return _page(request, kind, watch, made)
-
-
-def _csv(made: Board, wanted: str, name: str) -> HttpResponse:
-    for chart in made.charts:
-        if chart.name == wanted:
-            return charts.as_csv(chart, f"fairlane-{name}")
-    raise Http404
 
 
 def _page(request: HttpRequest, kind: Kind, watch: Watch, made: Board) -> HttpResponse:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 
 from metering.dashboards.figures import Figure, Values
 from tenants.core.text import no_formula
@@ -43,6 +43,18 @@ def by_time(
         for place, at in enumerate(times)
     ]
     return ["at", *values], rows
+
+
+def csv_named(charts: Iterable[Chart], name: str, file: str) -> HttpResponse:
+    """Of the chart that is called so.
+
+    Raises:
+        Http404: there is none.
+    """
+    for chart in charts:
+        if chart.name == name:
+            return as_csv(chart, file)
+    raise Http404
 
 
 def as_csv(chart: Chart, file: str) -> HttpResponse:

@@ -15,6 +15,7 @@ from metering import selectors
 from metering.alerts.rules import rules
 from metering.alerts.subjects import look_at
 from metering.core.alert_kinds import Rule
+from metering.counting import TALLIES
 from metering.dashboards import figures, live, ranges, state
 from metering.dashboards.charts import Chart
 from metering.dashboards.fairness import Fairness, fairness
@@ -59,8 +60,7 @@ def overview(watch: Watch) -> Board:
 
 def tenants_table(watch: Watch) -> Chart:
     """Every tenant's use and its money, for whoever writes bills."""
-    tallies = ("ends", "throttled", "money")
-    found = watch.reading.totals(("tenant",), watch.where, tallies)
+    found = watch.reading.totals(("tenant",), watch.where, TALLIES)
     totals = {name: total for (name,), total in found.items()}
     return csv_of("tenant", [Line(each, totals[each.name]) for each in shares_of(totals)])
 
@@ -237,11 +237,7 @@ def queue_chart(watch: Watch) -> Chart:
 
 def refused_chart(watch: Watch) -> Chart:
     mine = watch.series(("tenant",), tallies=("throttled",), where={"tenant": watch.shown})
-    rates = watch.rows(
-        mine,
-        lambda each: 100 * each.throttled.total() / each.requests if each.requests else None,
-        empty=None,
-    )
+    rates = watch.rows(mine, lambda each: each.refused_percent, empty=None)
     return watch.over_time(
         "throttle",
         "Throttle rate",

@@ -60,11 +60,7 @@ def rate_chart(watch: Watch) -> Chart:
 
 def tenant_chart(watch: Watch) -> Chart:
     found = watch.series(("tenant",), where={"tenant": watch.shown}, tallies=("throttled",))
-    values = watch.rows(
-        found,
-        lambda each: 100 * each.throttled.total() / each.requests if each.requests else None,
-        empty=None,
-    )
+    values = watch.rows(found, lambda each: each.refused_percent, empty=None)
     figure = figures.lines(watch.grid.times, values, watch.ink, "%")
     return watch.over_time(
         "tenants", "Refused, by tenant", values, figure, "a limit decided, of its requests"

@@ -16,19 +16,17 @@ from typing import Any
 from django.utils.timezone import get_current_timezone, localtime
 
 from metering import selectors
-from metering.counting import Total
+from metering.counting import TALLIES, Total
 from metering.dashboards import charts, figures, own
 from metering.dashboards.charts import Chart
 from metering.dashboards.ranges import Grid, Span
 from metering.dashboards.refusals import NONE_REFUSED, limit_of
 from metering.reading import Reading
-from metering.selectors import Share, shares_of
+from metering.selectors import SHARE_SKETCHES, Share, shares_of
 from tenants import selectors as policy
 from tenants.core.document import Document
 
 DIMENSIONS = ("application", "model", "key")
-TALLIES = ("ends", "throttled", "money")
-SKETCHES = ("queue_ms", "ttft_ms", "e2e_ms")
 ADDED_UP = ("requests", "throttled", "prompt_tokens", "cached_tokens", "completion_tokens", "cost")
 SHOWN_RECORDS = 20
 MOST_NAMED = 500  # keys whose names are looked up
@@ -59,7 +57,7 @@ class Line:
 
 def usage(name: str, document: Document, span: Span, at: datetime) -> dict[str, Any]:
     reading, of = Reading(span.since, span.until), {"tenant": name}
-    groups = reading.totals(DIMENSIONS, of, TALLIES, SKETCHES)
+    groups = reading.totals(DIMENSIONS, of, TALLIES, SHARE_SKETCHES)
     whole = Total()
     for total in groups.values():
         whole.add(total)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.shortcuts import render
 from django.utils import timezone
 
@@ -32,7 +32,8 @@ def usage(request: HttpRequest) -> HttpResponse:
     context = usage_of(name, document, span, at) if name else {}
     wanted = request.GET.get("csv")
     if wanted is not None:
-        return csv(context, wanted, name)
+        found = [*context.get("charts", ()), *context.get("tables", ())]
+        return charts.csv_named(found, wanted, f"usage-{name}")
     shown = "" if who.confined else f"tenant={name}&"
     context |= {"name": name, "names": names, "span": span, "query": f"{shown}{span.query}"}
     context |= {"presets": ranges.RANGES.values(), "months": ranges.months(at), "own": shown}
@@ -57,10 +58,3 @@ def search(asked: str, name: str, context: dict[str, Any]) -> dict[str, Any]:
     """One tenant's request by its id. Another tenant's is as if it were not there."""
     found = own.find(asked, name, context["standing"])
     return {"asked": asked, "found": found, "kept_days": settings.FAIRLANE_KEEP_RECORDS_DAYS}
-
-
-def csv(context: dict[str, Any], wanted: str, name: str) -> HttpResponse:
-    for chart in [*context.get("charts", ()), *context.get("tables", ())]:
-        if chart.name == wanted:
-            return charts.as_csv(chart, f"usage-{name}")
-    raise Http404

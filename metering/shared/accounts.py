@@ -141,7 +141,7 @@ class SharedAccounts:
     async def budgets(
         self, by_tenant: Mapping[str, Sequence[BudgetPolicy]], at: datetime
     ) -> dict[str, list[dict[str, Any]]]:
-        """As `metering.seam.Accounts.budgets`, of many tenants at once."""
+        """As `LocalAccounts.budgets`, of many tenants at once."""
         asked = {tenant: budgets for tenant, budgets in by_tenant.items() if budgets}
         calls = [
             ("shown", prefix(tenant), wire.about(budgets, at, self._windows))
