@@ -145,7 +145,7 @@ def signed_in(browser: Browser, url: str, user: str, password: str) -> Page:
 
 def seen(page: Page, url: str, ids: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Name and address of each page that this person may open."""
-    from tests.browser.test_looks import pages
+    from tests.browser.looks import pages
 
     for name, address in pages(page, url, ids):
         asked = FOR_LOOKING if name in ("overview", "usage") else ""
@@ -188,7 +188,7 @@ def urgency(named: tuple[str, str]) -> tuple[bool, str]:
 
 
 def picture(page: Page, name: str, address: str) -> None:
-    from tests.browser.test_looks import SCHEMES, SIZES, see
+    from tests.browser.looks import SCHEMES, SIZES, see
 
     for size, (width, height) in SIZES.items():
         page.set_viewport_size({"width": width, "height": height})
