@@ -179,7 +179,8 @@ def entitled_chart(watch: Watch, fair: Mapping[str, Fairness]) -> Chart:
         figures.pairs(names, values, watch.ink),
         header,
         list(zip(names, got, entitled, strict=True)),
-        "filled: got; outlined: what weights imply, up to what each asked for",
+        "filled: got; outlined: what weights imply, up to what each asked for. Both are sums over "
+        "the range; what is still owed of a gap is the debt",
         f"{ranges.OVER} nobody waited: all got what they asked for. {ranges.RUNNING}",
     )
 
