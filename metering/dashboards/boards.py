@@ -101,9 +101,7 @@ def _page(request: HttpRequest, kind: Kind, watch: Watch, made: Board) -> HttpRe
         **made.context,
     }
     details: HtmxDetails = request.htmx  # type: ignore[attr-defined]
-    response = render(
-        request, "metering/boards/live.html" if details else "metering/board.html", context
-    )
+    response = render(request, context["board"] if details else "metering/board.html", context)
     patch_vary_headers(response, ["HX-Request"])  # else "back" may show the part as the page
     return response
 
