@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,25 +15,8 @@ OWN = "correct horse battery staple"
 
 
 @pytest.fixture
-def people(db: None, settings: Any) -> dict[str, Any]:
-    settings.PASSWORD_HASHERS = builders.FAST_HASHERS
-    builders.apply_policy()
-    return builders.cast() | {"eve": builders.user("eve", "admin")}
-
-
-@pytest.fixture
-def as_(people: dict[str, Any]) -> Callable[[str], Client]:
-    def signed_in(role: str) -> Client:
-        client = Client()
-        client.force_login(people[role])
-        return client
-
-    return signed_in
-
-
-@pytest.fixture
-def admin(as_: Callable[[str], Client]) -> Client:
-    return as_("admin")
+def people(people: dict[str, Any]) -> dict[str, Any]:
+    return people | {"eve": builders.user("eve", "admin")}
 
 
 @pytest.fixture

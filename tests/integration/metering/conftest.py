@@ -4,10 +4,7 @@ import pytest
 
 from metering.journal import Journal
 from metering.ledger import LedgerWriter
-from tests.integration.console.conftest import admin, as_, people
 from tests.integration.metering.records import BUDGETS
-
-__all__ = ["admin", "as_", "people"]
 
 
 @pytest.fixture

@@ -1,3 +1,0 @@
-from tests.integration.console.conftest import admin, as_, people
-
-__all__ = ["admin", "as_", "people"]
