@@ -23,6 +23,7 @@ from django.views.decorators.cache import never_cache
 
 from tenants.core import permissions
 from tenants.core.permissions import Action
+from tenants.selectors import role_of
 
 View = Callable[..., HttpResponseBase]
 
@@ -54,13 +55,8 @@ class Viewer:
 def viewer_of(user: Any) -> Viewer | None:
     if not user.is_authenticated or not user.is_active:
         return None
-    if user.is_superuser:
-        return Viewer(user.get_username(), "admin")
-    membership = getattr(user, "membership", None)
-    if membership is None:
-        return None
-    tenant = membership.tenant.name if membership.tenant else None
-    return Viewer(user.get_username(), membership.role, tenant)
+    role, tenant = role_of(user)
+    return Viewer(user.get_username(), role, tenant) if role else None
 
 
 def viewer(request: HttpRequest) -> Viewer:

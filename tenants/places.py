@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tenants.core.diff import LISTS, Kind
-from tenants.core.issue import Issue, Loc
+from tenants.core.issue import Invalid, Issue, Loc
 
 
 def label(kind: Kind, name: str) -> str:
@@ -23,8 +26,16 @@ def inside(issue: Issue, kind: Kind, name: str) -> Loc | None:
     return issue.loc[depth:] if mine else None
 
 
-def relative(issue: Issue, kind: Kind, name: str) -> Issue:
-    """The same issue as its author sees it who sent this one object only."""
+@contextmanager
+def told_of(kind: Kind, name: str) -> Iterator[None]:
+    """Issues of the whole document become issues of the one object that was sent."""
+    try:
+        yield
+    except Invalid as invalid:
+        raise Invalid(_relative(issue, kind, name) for issue in invalid.issues) from None
+
+
+def _relative(issue: Issue, kind: Kind, name: str) -> Issue:
     place = inside(issue, kind, name)
     if place is None or place == issue.loc:
         return issue

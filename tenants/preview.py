@@ -12,7 +12,14 @@ from collections.abc import Callable
 from django.db import transaction
 
 from tenants.core.document import Document
-from tenants.core.warnings import UNKNOWN, LiveState, PolicyWarning, between, compiled, touched
+from tenants.core.warnings import (
+    UNKNOWN,
+    LiveState,
+    PolicyWarning,
+    affected,
+    compiled,
+    warnings,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +36,7 @@ def warnings_of(old: Document, new: Document) -> list[PolicyWarning]:
     if old == new:
         return []
     before, after = compiled(old), compiled(new)
-    return between(before, after, live_state(touched(before, after)))
+    return warnings(before, after, live_state(affected(before, after)))
 
 
 def live_state(tenants: list[str]) -> LiveState:

@@ -17,8 +17,8 @@ from django.utils import timezone
 from tenants.core import yaml_text
 from tenants.core.compile import KeyGrant, compile_snapshot
 from tenants.core.diff import named
-from tenants.core.document import EMPTY, Budget, Document, Tenant, Tier, canonical, stored
-from tenants.core.effective import Origin, origins
+from tenants.core.document import EMPTY, Budget, Document, Tenant, canonical, stored
+from tenants.core.effective import Origin, origins, tier_of
 from tenants.core.keys import ID_ALPHABET
 from tenants.core.snapshot import PolicySnapshot
 from tenants.core.stale import refused_today
@@ -209,9 +209,7 @@ def effective_policy(tenant: str) -> dict[str, tuple[Any, Origin]]:
     found = named(document, "tenant").get(tenant)
     if not isinstance(found, Tenant):
         raise NotFound(f"there is no tenant {tenant!r}")
-    tier = named(document, "tier")[found.tier]
-    assert isinstance(tier, Tier)
-    return origins(found, tier)
+    return origins(found, tier_of(found, document))
 
 
 def members(tenant: str) -> QuerySet[Membership]:
@@ -220,11 +218,15 @@ def members(tenant: str) -> QuerySet[Membership]:
     return found.order_by("user__username")
 
 
-def membership_of(user: Any) -> Membership | None:
-    """Of an account, or of what calls with a service token (which has no row to look for)."""
-    if user.pk is None:
-        return getattr(user, "membership", None)
-    return Membership.objects.select_related("tenant").filter(user_id=user.pk).first()
+def role_of(user: Any) -> tuple[str, str | None]:
+    """Of an account, or of what calls with a service token: the role, and of a tenant role the
+    tenant. A superuser counts as admin; an empty role may nothing."""
+    if user.is_superuser:
+        return "admin", None
+    member: Membership | None = getattr(user, "membership", None)
+    if member is None:
+        return "", None
+    return member.role, member.tenant.name if member.tenant else None
 
 
 def people(query: str = "", role: str = "", tenant: str = "", state: str = "") -> QuerySet[Any]:

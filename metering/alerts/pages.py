@@ -192,12 +192,15 @@ def new_secret(request: HttpRequest, number: int) -> HttpResponse:
     row = services.destination(number)
     if row.shape != "webhook":
         raise Http404
-    if request.method == "POST":
+
+    def act() -> HttpResponse:
         return _shown_once(
             request, *services.new_secret(number, actor=actor(request), reason=reason(request))
         )
+
     return confirm(
         request,
+        act,
         title=f"New secret for {row.name}",
         explanation="Messages are signed with the new secret from now on. The old one ends at "
         "once: let the receiver know both until this is done.",
@@ -210,12 +213,15 @@ def new_secret(request: HttpRequest, number: int) -> HttpResponse:
 @or_404
 def delete_destination(request: HttpRequest, number: int) -> HttpResponse:
     row = services.destination(number)
-    if request.method == "POST":
+
+    def act() -> HttpResponse:
         services.delete_destination(number, actor=actor(request), reason=reason(request))
         messages.success(request, f"{row.name} is told of nothing any more.")
         return redirect("alert-rules")
+
     return confirm(
         request,
+        act,
         title=f"Delete {row.name}",
         explanation="It is told of no alert any more; what waits to be sent to it is dropped.",
         verb="Delete",

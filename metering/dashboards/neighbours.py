@@ -26,7 +26,7 @@ from metering.dashboards.ranges import Span
 from metering.dashboards.watching import Board, Watch
 from metering.live_history import Past, past
 from tenants.core.document import Document
-from tenants.core.effective import limits_of
+from tenants.core.effective import limits_of, tier_of
 
 FINE = timedelta(hours=6.5)  # up to here minute by minute; longer ones in the chart's steps
 NOTICEABLE = 0.05  # beyond its entitled share, of all units
@@ -247,9 +247,7 @@ def own_limit(name: str, document: Document) -> int | None:
     tenant = next((each for each in document.tenants if each.name == name), None)
     if tenant is None:
         return None
-    tier = next(each for each in document.tiers if each.name == tenant.tier)
-    limit: int | None = limits_of(tenant, tier).get("max_running")
-    return limit
+    return limits_of(tenant, tier_of(tenant, document)).get("max_running")
 
 
 def rows(case: Case, watch: Watch) -> list[dict[str, object]]:

@@ -22,7 +22,7 @@ from metering.dashboards.budgets import Left
 from metering.dashboards.reasons import ASK, Why
 from tenants import selectors as policy
 from tenants.core.document import Document, Tenant, Tier
-from tenants.core.effective import limits_of, soft_limits_of
+from tenants.core.effective import limits_of, soft_limits_of, tier_of
 
 SHOWN_WINDOWS = 1
 LIMIT_LABELS = {
@@ -76,18 +76,14 @@ def standing(name: str, document: Document, at: datetime) -> Standing:
     tenant = next((each for each in document.tenants if each.name == name), None)
     if tenant is None:
         return Standing(bool(now.gateways), here.running, here.queued)
-    left = budgets_left(tenant, tier_of(document, tenant), here, at)
+    left = budgets_left(tenant, tier_of(tenant, document), here, at)
     found = Standing(bool(now.gateways), here.running, here.queued, left)
     return under(document, tenant, found)
 
 
-def tier_of(document: Document, tenant: Tenant) -> Tier:
-    return next(each for each in document.tiers if each.name == tenant.tier)
-
-
 def under(document: Document, tenant: Tenant, found: Standing) -> Standing:
     """With the limits that this document gives the tenant."""
-    tier = tier_of(document, tenant)
+    tier = tier_of(tenant, document)
     limits = {key: value for key, value in limits_of(tenant, tier).items() if value is not None}
     soft = frozenset(soft_limits_of(tenant, tier))
     waits = {lane.name: lane.max_queue_seconds for lane in document.lanes}

@@ -17,7 +17,7 @@ from metering.dashboards import assets, budgets, live
 from tenants import selectors as policy
 from tenants.core.diff import named
 from tenants.core.document import Document, Tenant, Tier
-from tenants.core.effective import lane_of, weight_of
+from tenants.core.effective import lane_of, tier_of, weight_of
 from tenants.core.shown import budget_text
 from tenants.gate import viewer
 
@@ -224,7 +224,7 @@ def of_policy(name: str) -> tuple[Tenant, Tier, Document]:
     found = named(document, "tenant").get(name)
     if not isinstance(found, Tenant):
         raise Http404
-    return found, next(each for each in document.tiers if each.name == found.tier), document
+    return found, tier_of(found, document), document
 
 
 def now_of(name: str) -> dict[str, Any]:

@@ -3,8 +3,8 @@ the owner's ETag; a key's budgets are told with the key."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar, cast
+from collections.abc import Mapping
+from typing import Any, ClassVar, cast, get_args
 
 from drf_spectacular.types import OpenApiTypes
 from rest_framework.request import Request
@@ -20,32 +20,25 @@ from tenants.api.pages import page
 from tenants.api.schemas import BudgetOut, NewBudget
 from tenants.core.diff import Kind, named
 from tenants.core.document import Budget, Document, plain_numbers
-from tenants.core.issue import Invalid, refused
+from tenants.core.issue import refused
+from tenants.core.owned import OwnedBudget, OwnerKind, owned_budgets
 from tenants.core.permissions import Action
 from tenants.errors import Conflict, NotFound
 from tenants.models import Budget as BudgetRow
 
-OWNERS: tuple[Kind, ...] = ("tier", "tenant", "application")
+OWNERS: tuple[OwnerKind, ...] = get_args(OwnerKind)
 ABOUT = ("id", "owner_kind", "owner")  # told with a budget, and no fields of it
 ATTEMPTS = 5
 Fields = dict[str, Any]
 
 
-def owned(document: Document) -> Iterator[tuple[Kind, str, Budget]]:
-    for kind in OWNERS:
-        for name, part in named(document, kind).items():
-            for budget in cast(Any, part).budgets:
-                yield kind, name, budget
-
-
 def fields_of(budget: Budget) -> Fields:
-    plain: Fields = plain_numbers(budget.model_dump(exclude_none=True))
-    return plain
+    return plain_numbers(budget.model_dump(exclude_none=True))
 
 
-def shown(kind: Kind, owner: str, budget: Budget) -> Fields:
-    about = {"id": f"{kind}:{owner}/{budget.name}", "owner_kind": kind, "owner": owner}
-    return about | fields_of(budget)
+def shown(owned: OwnedBudget) -> Fields:
+    about = {"id": owned.id, "owner_kind": owned.kind, "owner": owned.owner}
+    return about | fields_of(owned.budget)
 
 
 def row_id(row: BudgetRow) -> str:
@@ -60,14 +53,14 @@ def row_id(row: BudgetRow) -> str:
 class BudgetApi(Api):
     def answer(self, budget_id: str, status: int = 200) -> Response:
         document = selectors.current_document()
-        kind, owner, budget = self.found(document, budget_id)
-        etag = services.etag_of(document, kind, owner)
-        return Response(shown(kind, owner, budget), status, headers={"ETag": f'"{etag}"'})
+        found = self.found(document, budget_id)
+        etag = services.etag_of(document, found.kind, found.owner)
+        return Response(shown(found), status, headers={"ETag": f'"{etag}"'})
 
-    def found(self, document: Document, budget_id: str) -> tuple[Kind, str, Budget]:
-        for kind, owner, budget in owned(document):
-            if budget_id == f"{kind}:{owner}/{budget.name}":
-                return kind, owner, budget
+    def found(self, document: Document, budget_id: str) -> OwnedBudget:
+        for owned in owned_budgets(document):
+            if budget_id == owned.id:
+                return owned
         raise NotFound(f"there is no budget {budget_id!r}")
 
     def replace(self, kind: Kind, owner: str, etag: str | None, name: str, new: Any) -> None:
@@ -93,11 +86,8 @@ class BudgetApi(Api):
     def write(self, kind: Kind, owner: str, budgets: list[Fields], etag: str) -> None:
         """An issue is told as one of the budget: nothing else was sent."""
         said: Any = {"actor": self.actor(), "etag": etag, "reason": self.reason()}
-        try:
+        with places.told_of(kind, owner):
             services.edit_object(kind, owner, {"budgets": budgets}, **said)
-        except Invalid as invalid:
-            mine = [places.relative(issue, kind, owner) for issue in invalid.issues]
-            raise Invalid(mine) from None
 
 
 class Budgets(BudgetApi):
@@ -105,7 +95,7 @@ class Budgets(BudgetApi):
 
     @lists("budget_list", "Budgets of tiers, tenants and applications", BudgetOut, filters.Budgets)
     def get(self, request: Request) -> Response:
-        told = {(each := shown(*one))["id"]: each for one in owned(selectors.current_document())}
+        told = {each.id: shown(each) for each in owned_budgets(selectors.current_document())}
         rows = BudgetRow.objects.filter(key=None).select_related(
             "tier", "tenant", "application__tenant"
         )
@@ -155,8 +145,8 @@ class OneBudget(BudgetApi):
     )
     def patch(self, request: Request, budget_id: str) -> Response:
         etag, patch = self.if_match(), json_object(request.data)
-        kind, owner, budget = self.found(selectors.current_document(), budget_id)
-        about = shown(kind, owner, budget)
+        found = self.found(selectors.current_document(), budget_id)
+        about = shown(found)
         for key in (*ABOUT, "name"):
             if (given := patch.pop(key, about[key])) != about[key]:
                 raise refused(key, given, f"a budget keeps its {key}: {about[key]!r}")
@@ -165,12 +155,12 @@ class OneBudget(BudgetApi):
             merged = (old or {}) | patch
             return {key: value for key, value in merged.items() if value is not None}
 
-        self.replace(kind, owner, etag, budget.name, new)
+        self.replace(found.kind, found.owner, etag, found.budget.name, new)
         return self.answer(budget_id)
 
     @says("budget_delete", "Take a budget away", {204: None} | RACES, IF_MATCH, REASON)
     def delete(self, request: Request, budget_id: str) -> Response:
         etag = self.if_match()
-        kind, owner, budget = self.found(selectors.current_document(), budget_id)
-        self.replace(kind, owner, etag, budget.name, lambda _old: None)
+        found = self.found(selectors.current_document(), budget_id)
+        self.replace(found.kind, found.owner, etag, found.budget.name, lambda _old: None)
         return Response(status=204)

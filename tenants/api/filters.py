@@ -5,25 +5,18 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from django.db.models import Q, QuerySet
-from django.utils import timezone
 from django_filters import CharFilter
 
-from tenants.api.pages import Choice, Filters, Moment, Whole, choice, holds, yes_or_no
+from tenants.api.pages import Filters, Moment, Whole, choice, holds, yes_or_no
 from tenants.audited import about_tenant
 from tenants.core.permissions import ROLES
 from tenants.core.snapshot import EngineKind
+from tenants.models.keys import State, in_state
 from tenants.services.actors import SOURCES
 
-STATES = ("active", "expired", "revoked")
 
-
-def in_state(rows: QuerySet[Any], _name: str, state: str) -> QuerySet[Any]:
-    """Of keys and tokens, which tell theirs in the same way."""
-    if state == "revoked":
-        return rows.filter(revoked_at__isnull=False)
-    ended = Q(expires_at__lte=timezone.now())
-    rows = rows.filter(revoked_at__isnull=True)
-    return rows.filter(ended) if state == "expired" else rows.exclude(ended)
+def of_state(rows: QuerySet[Any], _name: str, state: State) -> QuerySet[Any]:
+    return rows.filter(in_state(state))
 
 
 class Tenants(Filters):
@@ -77,7 +70,7 @@ class Keys(Filters):
     tenant = CharFilter(field_name="tenant__name", help_text="Only this tenant's.")
     application = CharFilter(field_name="application__name")
     created_by = CharFilter()
-    state = Choice(method=in_state, takes=dict(zip(STATES, STATES, strict=True)))
+    state = choice(*get_args(State), method=of_state)
 
 
 class Tokens(Filters):
@@ -85,7 +78,7 @@ class Tokens(Filters):
     q = holds("name", "public_id")
     role = choice(*ROLES)
     tenant = CharFilter(field_name="tenant__name")
-    state = Choice(method=in_state, takes=dict(zip(STATES, STATES, strict=True)))
+    state = choice(*get_args(State), method=of_state)
 
 
 class Users(Filters):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import Any, ClassVar, get_args, get_origin
 
 from django.db.models import QuerySet
@@ -15,8 +14,8 @@ from tenants import places, selectors, services
 from tenants.api.base import Api
 from tenants.api.idempotency import once
 from tenants.api.pages import Filters, page
-from tenants.core.diff import Kind, named
-from tenants.core.document import Part, plain_numbers
+from tenants.core.diff import Kind, name_field, named, whole
+from tenants.core.document import Part
 from tenants.core.issue import Invalid, Issue, refused, told
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
@@ -53,15 +52,6 @@ class ObjectApi(Api):
             raise refused("tenant", given, f"an application keeps its tenant: {own!r}")
         return fields
 
-    @contextmanager
-    def told_of(self, name: str) -> Iterator[None]:
-        """Issues of the whole document become issues of the object that was sent."""
-        try:
-            yield
-        except Invalid as invalid:
-            mine = [places.relative(issue, self.kind, name) for issue in invalid.issues]
-            raise Invalid(mine) from None
-
 
 class ObjectList(ObjectApi):
     """The rows choose and order; what is told is the document's."""
@@ -81,13 +71,13 @@ class ObjectList(ObjectApi):
 
     @once
     def post(self, request: Request) -> Response:
-        key = "model" if self.kind == "pool" else "name"
+        key = name_field(self.kind)
         tenant = json_object(request.data).get("tenant")
         fields = self.fields()
         name = str(fields.get(key, ""))
         if self.kind == "application":
             fields["name"] = name = f"{tenant or ''}/{name}"
-        with self.told_of(name):
+        with places.told_of(self.kind, name):
             applied = services.create_object(
                 self.kind, fields, actor=self.actor(), reason=self.reason()
             )
@@ -120,7 +110,7 @@ class ObjectItem(ObjectApi):
 
     def delete(self, request: Request, **parts: str) -> Response:
         name, etag = self.name_of(parts), self.if_match()
-        with self.told_of(name):
+        with places.told_of(self.kind, name):
             applied = services.delete_object(
                 self.kind, name, actor=self.actor(), etag=etag, reason=self.reason()
             )
@@ -128,13 +118,11 @@ class ObjectItem(ObjectApi):
 
     def _change(self, parts: Mapping[str, str], fields: dict[str, Any]) -> Response:
         name, etag = self.name_of(parts), self.if_match()
-        if "applications" in fields:
-            message = "applications have their own address: /api/v1/applications/"
-            raise Invalid([Issue("applications", None, "", message)])
-        key = "model" if self.kind == "pool" else "name"
+        no_applications(fields, "applications")
+        key = name_field(self.kind)
         if fields.get(key) is None:
             fields.pop(key, None)
-        with self.told_of(name):
+        with places.told_of(self.kind, name):
             applied = services.edit_object(
                 self.kind, name, fields, actor=self.actor(), etag=etag, reason=self.reason()
             )
@@ -146,6 +134,13 @@ def json_object(data: Any) -> dict[str, Any]:
     if not isinstance(data, dict):
         raise Invalid([Issue("", None, told(data), "the body must be a JSON object")])
     return dict(data)
+
+
+def no_applications(fields: Mapping[str, Any], path: str) -> None:
+    """Of a tenant's: raises Invalid with that path."""
+    if "applications" in fields:
+        message = "applications have their own address: /api/v1/applications/"
+        raise Invalid([Issue(path, None, "", message)])
 
 
 def row_name(row: Any) -> str:
@@ -182,7 +177,5 @@ def part_in(*kinds: Any) -> type[Part] | None:
 
 
 def shown(kind: Kind, name: str, part: Part) -> dict[str, Any]:
-    full: dict[str, Any] = plain_numbers(part.model_dump(exclude={"applications"}))
-    if kind == "application":
-        full = {"tenant": name.partition("/")[0], **full}
-    return full
+    own = {"tenant": name.partition("/")[0]} if kind == "application" else {}
+    return own | whole(part)

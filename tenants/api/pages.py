@@ -140,12 +140,8 @@ def parameter(name: str, each: Any) -> OpenApiParameter:
     return OpenApiParameter(name, kind, enum=takes, description=said)
 
 
-def only(request: Request, *known: str) -> None:
-    """Raises Invalid where the query has any other parameter."""
-    check_known(request.query_params, known)
-
-
 def check_known(asked: Mapping[str, Any], known: Sequence[str]) -> None:
+    """Raises Invalid where the query has any other parameter."""
     said = f"unknown parameter; known: {', '.join(sorted(known))}"
     unknown = [name for name in asked if name not in (*known, FORMAT)]
     if unknown:

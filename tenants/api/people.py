@@ -31,6 +31,7 @@ from tenants.core.issue import refused
 from tenants.core.permissions import Action
 from tenants.errors import NotFound
 from tenants.models import AccessToken, Membership
+from tenants.services.rows import user_row
 
 EDITED = ("username", "role", "tenant", "enabled", "must_use_totp")
 
@@ -47,14 +48,8 @@ def etag(user: Any) -> str:
 
 
 class UserApi(Api):
-    def found(self, username: str) -> Any:
-        user = selectors.people().filter(username=username).first()
-        if user is None or user.get_username() != username:
-            raise NotFound(f"there is no user {username!r}")
-        return user
-
     def answer(self, username: str, status: int = 200, **secrets: str) -> Response:
-        user = self.found(username)
+        user = user_row(username)
         headers = {"ETag": f'"{etag(user)}"', **(NO_STORE if secrets else {})}
         return Response({**told(user), **secrets}, status, headers=headers)
 
@@ -109,7 +104,7 @@ class User(UserApi):
         self.if_match()
         with transaction.atomic():
             list(Membership.objects.select_for_update().filter(user__username=username))
-            self.check_seen(etag(self.found(username)), f"user {username!r}")
+            self.check_seen(etag(user_row(username)), f"user {username!r}")
             if "role" in given:
                 services.set_role(username, asked.role or "", asked.tenant, **by)
             if asked.enabled is not None:

@@ -14,6 +14,7 @@ from tenants import selectors, services
 from tenants.api import filters
 from tenants.api.base import Api, Changed, Order, refusal
 from tenants.api.described import IF_MATCH, RACES, Handler, lists, says
+from tenants.api.objects import no_applications
 from tenants.api.pages import page
 from tenants.api.schemas import (
     AppliedOut,
@@ -30,7 +31,7 @@ from tenants.api.schemas import (
 )
 from tenants.core import yaml_text
 from tenants.core.document import Document, canonical
-from tenants.core.issue import Invalid, Issue, refused, short, told
+from tenants.core.issue import refused, short, told
 from tenants.core.merge import Beside
 from tenants.core.permissions import Action
 from tenants.core.schema import json_schema
@@ -189,9 +190,7 @@ class EditMany(PolicyApi):
         if len(edits) < len(asked.tenants):
             raise refused("tenants", len(asked.tenants), "a tenant is named twice")
         for name, changes in edits.items():
-            if "applications" in changes:
-                message = "applications have their own address: /api/v1/applications/"
-                raise Invalid([Issue(f"tenants[{name}].applications", None, "", message)])
+            no_applications(changes, f"tenants[{name}].applications")
         return self.applied(services.edit_objects("tenant", edits, **by))
 
 

@@ -17,6 +17,7 @@ from tenants.core.issue import Invalid, Issue, Loc, short, told
 from tenants.core.merge import Side
 from tenants.core.validation import takes
 from tenants.selectors import budget_of
+from tenants.services.ends import DEFAULT_DAYS
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -123,11 +124,11 @@ class NewToken(Reason):
     name: str
     role: str
     tenant: str | None = None
-    expires_days: float = 365
+    expires_days: float = DEFAULT_DAYS
 
 
 class RenewToken(Reason):
-    expires_days: float = 365
+    expires_days: float = DEFAULT_DAYS
 
 
 # --- what is told ---------------------------------------------------------------------------

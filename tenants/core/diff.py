@@ -9,15 +9,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tenants.core.document import Document, Part, Pool, plain_numbers
+from tenants.core.document import Document, Part, plain_numbers
+from tenants.core.issue import IDENTITY
 
 Kind = Literal["lane", "tier", "pool", "tenant", "application"]
 LISTS: dict[Kind, str] = {"lane": "lanes", "tier": "tiers", "pool": "pools", "tenant": "tenants"}
-IDENTITY = ("name", "model", "url")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,27 @@ def named(document: Document, kind: Kind) -> dict[str, Part]:
     """The document's objects of one kind by their names."""
     if kind == "application":
         return {f"{t.name}/{a.name}": a for t in document.tenants for a in t.applications}
-    return {identity(item): item for item in getattr(document, LISTS[kind])}
+    return {getattr(item, name_field(kind)): item for item in getattr(document, LISTS[kind])}
 
 
-def identity(item: Part) -> str:
-    return str(getattr(item, "model" if isinstance(item, Pool) else "name"))
+def name_field(kind: Kind) -> Literal["model", "name"]:
+    """The field by which objects of a kind are named."""
+    return "model" if kind == "pool" else "name"
+
+
+def identity(item: Mapping[str, Any]) -> str:
+    """What names an entry of a list of objects, as plain values, among the others."""
+    return str(next(item[key] for key in IDENTITY if key in item))
 
 
 def content(item: Part) -> dict[str, Any]:
     """One object as plain values without defaults; a tenant without its applications."""
-    said = item.model_dump(exclude_defaults=True, exclude={"applications"})
-    plain: dict[str, Any] = plain_numbers(said)
-    return plain
+    return plain_numbers(item.model_dump(exclude_defaults=True, exclude={"applications"}))
+
+
+def whole(item: Part) -> dict[str, Any]:
+    """As `content`, with the defaults."""
+    return plain_numbers(item.model_dump(exclude={"applications"}))
 
 
 def _objects(kind: Kind, before: dict[str, Part], after: dict[str, Part]) -> Iterator[Change]:
@@ -73,12 +82,7 @@ def _objects(kind: Kind, before: dict[str, Part], after: dict[str, Part]) -> Ite
             gone, made = (content(item) if item else None for item in (old, new))
             yield Change(kind, name, "", gone, made)
         else:
-            yield from _fields(kind, name, "", _full(old), _full(new))
-
-
-def _full(item: Part) -> dict[str, Any]:
-    full: dict[str, Any] = plain_numbers(item.model_dump(exclude={"applications"}))
-    return full
+            yield from _fields(kind, name, "", whole(old), whole(new))
 
 
 def _fields(kind: Kind, name: str, field: str, old: Any, new: Any) -> Iterator[Change]:
@@ -98,7 +102,7 @@ def _comparable(value: Any, other: Any) -> Any:
     if not isinstance(value, list):
         return value
     if any(isinstance(item, dict) for item in [*value, *(other or [])]):
-        return {next(item[key] for key in IDENTITY if key in item): item for item in value}
+        return {identity(item): item for item in value}
     return sorted(value)
 
 

@@ -12,7 +12,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -47,6 +47,7 @@ TAKES = {  # each pattern in words, for whoever wrote something else
     CURRENCY: "three capital letters, such as USD",
     PATH: "1 to 1024 characters on one line",
 }
+Value = TypeVar("Value")
 MOST = 10**15  # units or tokens; floats still count each single one of them
 
 STORED = "stored"  # of pydantic's context
@@ -274,17 +275,17 @@ def canonical(document: Document) -> dict[str, Any]:
     said = document.model_dump(exclude_defaults=True)
     whole = {"version": document.version}
     whole |= {name: said.get(name, []) for name in ("lanes", "tiers", "pools", "tenants")}
-    plain: dict[str, Any] = plain_numbers(whole)
-    return plain
+    return plain_numbers(whole)
 
 
-def plain_numbers(value: Any) -> Any:
+def plain_numbers(value: Value) -> Value:
     """4.0 as 4: what an admin writes, and the same text whichever of both was given."""
+    plain: Any = value
     match value:
         case dict():
-            return {key: plain_numbers(item) for key, item in value.items()}
+            plain = {key: plain_numbers(item) for key, item in value.items()}
         case list():
-            return [plain_numbers(item) for item in value]
+            plain = [plain_numbers(item) for item in value]
         case float() if value.is_integer():
-            return int(value)
-    return value
+            plain = int(value)
+    return cast(Value, plain)

@@ -17,6 +17,10 @@ Origin = Literal["tenant", "tier", "default"]
 LIMITS = tuple(Limits.model_fields)
 
 
+def tier_of(tenant: Tenant, document: Document) -> Tier:
+    return next(tier for tier in document.tiers if tier.name == tenant.tier)
+
+
 def weight_of(tenant: Tenant, tier: Tier) -> float:
     return tier.weight if tenant.weight is None else tenant.weight
 
@@ -59,8 +63,8 @@ def matching(patterns: list[str], models: list[str]) -> frozenset[str]:
 def names_for(tenant: Tenant, document: Document) -> list[str]:
     """What it may put into `model`: of each pool that it may use the model and its aliases, in the
     document's order."""
-    tier = next(each for each in document.tiers if each.name == tenant.tier)
-    allowed = matching(patterns_of(tenant, tier), [pool.model for pool in document.pools])
+    patterns = patterns_of(tenant, tier_of(tenant, document))
+    allowed = matching(patterns, [pool.model for pool in document.pools])
     pools = [pool for pool in document.pools if pool.model in allowed]
     return [name for pool in pools for name in (pool.model, *pool.aliases)]
 

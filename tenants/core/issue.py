@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
+IDENTITY = ("name", "model", "url")  # the one of them that an object has names it in its list
 LONGEST = 80  # characters of a value that is told again
 
 Loc = tuple[str | int, ...]
@@ -89,7 +90,7 @@ def _shown(text: str) -> str:
 
 def _label(item: Any, position: int) -> str | int:
     if isinstance(item, Mapping):
-        for key in ("name", "model", "url"):
+        for key in IDENTITY:
             if isinstance(item.get(key), str):
                 return _shown(item[key][:80])
     return position

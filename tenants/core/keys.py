@@ -31,6 +31,11 @@ def digest(text: str | bytes) -> bytes:
     return sha256(text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text).digest()
 
 
+def id_in(text: str) -> str:
+    """The id, as such or as pages and logs show it: `fl_<id>_…`."""
+    return text.split("_")[1] if text.startswith("fl_") else text
+
+
 def masked(public_id: str) -> str:
     return f"fl_{public_id}_…"
 

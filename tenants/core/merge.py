@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tenants.core.diff import IDENTITY, LISTS, Kind
+from tenants.core.diff import LISTS, Kind, identity
 from tenants.core.document import Document, plain_numbers
 
 Side = Literal["theirs", "yours"]
@@ -129,14 +129,10 @@ def _tree(value: Any) -> Any:
         case dict():
             return {key: _tree(item) for key, item in value.items()}
         case [dict(), *_]:
-            return Keyed((_identity(item), _tree(item)) for item in value)
+            return Keyed((identity(item), _tree(item)) for item in value)
         case []:
             return Keyed()  # whichever it is: an empty one of both is the same
     return value
-
-
-def _identity(item: Mapping[str, Any]) -> str:
-    return str(next(item[key] for key in IDENTITY if key in item))
 
 
 def _plain(value: Any) -> Any:

@@ -80,18 +80,13 @@ class LiveState:
 UNKNOWN = LiveState()
 
 
-def warnings(old: Document, new: Document, live: LiveState) -> list[PolicyWarning]:
-    """What going from `old` to `new` does to what runs now, warnings before notes."""
-    return between(compiled(old), compiled(new), live)
-
-
 def compiled(document: Document) -> PolicySnapshot:
     """What holds under it; takes a while where tenants are many."""
     return compile_snapshot(document, (), 0, 0)
 
 
-def between(before: PolicySnapshot, after: PolicySnapshot, live: LiveState) -> list[PolicyWarning]:
-    """As `warnings`, of what is compiled already."""
+def warnings(before: PolicySnapshot, after: PolicySnapshot, live: LiveState) -> list[PolicyWarning]:
+    """What going from one to the other does to what runs now, warnings before notes."""
     found = [
         *_shares(before, after),
         *_lanes(before, after, live),
@@ -106,13 +101,8 @@ def between(before: PolicySnapshot, after: PolicySnapshot, live: LiveState) -> l
     return sorted(found, key=lambda warning: warning.level != "warning")
 
 
-def affected(old: Document, new: Document) -> list[str]:
+def affected(before: PolicySnapshot, after: PolicySnapshot) -> list[str]:
     """The tenants whose policy in effect differs: those that `LiveState` should tell of."""
-    return touched(compiled(old), compiled(new))
-
-
-def touched(before: PolicySnapshot, after: PolicySnapshot) -> list[str]:
-    """As `affected`, of what is compiled already."""
     return [name for name, held in before.tenants.items() if held != after.tenants.get(name)]
 
 

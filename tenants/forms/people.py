@@ -8,6 +8,7 @@ from django import forms
 
 from tenants.core.permissions import ROLES
 from tenants.forms.parts import Number, PartForm, Suggested, choices, meant
+from tenants.services.ends import DEFAULT_DAYS
 
 ROLE_HELP = "Admins change everything, operators see everything; the others see one tenant."
 
@@ -44,12 +45,12 @@ class ServiceTokenForm(RoleForm):
     name = forms.CharField(
         label="Name", max_length=63, help_text="What uses it. Stands in the audit; a-z, 0-9 and -."
     )
-    expires_days = Number(label="Expires after, days", initial=365)
+    expires_days = Number(label="Expires after, days", initial=DEFAULT_DAYS)
     field_order = ("name", "role", "tenant", "expires_days")
 
 
 class DaysForm(PartForm):
-    expires_days = Number(label="Expires after, days", initial=365)
+    expires_days = Number(label="Expires after, days", initial=DEFAULT_DAYS)
 
 
 class PasswordForm(PartForm):

@@ -16,11 +16,12 @@ from typing import Any
 from django import forms
 
 from tenants import places
-from tenants.core.diff import Kind, named
+from tenants.core.diff import Kind, name_field, named
 from tenants.core.document import Document, Part, plain_numbers
 from tenants.core.issue import Issue
-from tenants.forms import objects, rows
+from tenants.forms import objects
 from tenants.forms.parts import PartForm, flatten
+from tenants.forms.rows import Budgets, Endpoints
 
 ENDPOINT_NOTE = "Where the model is served. A draining one finishes what runs."
 MORE_ROWS = 4
@@ -33,7 +34,7 @@ class Spec:
     lists: tuple[tuple[str, str, str, Any], ...] = ()  # field, title, note, formset
 
 
-BUDGETS = ("budgets", "Budgets", BUDGET_NOTE, rows.Budgets)
+BUDGETS = ("budgets", "Budgets", BUDGET_NOTE, Budgets)
 SPECS: Mapping[Kind, Spec] = {
     "lane": Spec(objects.LaneForm),
     "tier": Spec(objects.TierForm, (BUDGETS,)),
@@ -41,7 +42,7 @@ SPECS: Mapping[Kind, Spec] = {
     "application": Spec(objects.ApplicationForm, (BUDGETS,)),
     "pool": Spec(
         objects.PoolForm,
-        (("endpoints", "Endpoints", ENDPOINT_NOTE, rows.Endpoints),),
+        (("endpoints", "Endpoints", ENDPOINT_NOTE, Endpoints),),
     ),
 }
 
@@ -75,12 +76,12 @@ class Sheet:
             for name, title, note, formset in spec.lists
         ]
         if self.more:
-            for each in (self.form, *(row for _, _, rows_ in self.lists for row in rows_.forms)):
+            for each in (self.form, *(row for _, _, rows in self.lists for row in rows.forms)):
                 each.errors.clear()
 
     @property
     def key(self) -> str:
-        return "model" if self.kind == "pool" else "name"
+        return name_field(self.kind)
 
     @property
     def is_new(self) -> bool:
@@ -119,8 +120,7 @@ class Sheet:
     def fields(self) -> dict[str, Any]:
         """A merge patch of the whole object: what is empty is None, so that it is taken away."""
         fields = self.form.part()
-        for name, rows_ in zip(SPECS[self.kind].lists, self.lists, strict=True):
-            fields[name[0]] = rows_[2].parts() or None
+        fields |= {rows.prefix: rows.parts() or None for _, _, rows in self.lists}
         if self.kind == "application" and self.is_new:
             fields["name"] = self.name + str(fields.get("name", ""))
         return fields
@@ -132,8 +132,8 @@ class Sheet:
                 self.general.append(str(issue))
 
     def _accept(self, path: tuple[str | int, ...], message: str) -> bool:
-        for name, (_, _, rows_) in zip(SPECS[self.kind].lists, self.lists, strict=True):
-            if path and path[0] == name[0] and rows_.accept(path[1:], message):
+        for _, _, rows in self.lists:
+            if path and path[0] == rows.prefix and rows.accept(path[1:], message):
                 return True
         return self.form.accept(path, message)
 
@@ -161,6 +161,4 @@ def with_rows(data: Any, name: str) -> Any:
 
 
 def as_fields(part: Part) -> dict[str, Any]:
-    said = part.model_dump(exclude={"applications"}, exclude_none=True)
-    fields: dict[str, Any] = plain_numbers(said)
-    return fields
+    return plain_numbers(part.model_dump(exclude={"applications"}, exclude_none=True))

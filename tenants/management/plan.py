@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Literal
 
-from tenants.core.diff import IDENTITY, Change
+from tenants.core.diff import Change, identity
+from tenants.core.issue import IDENTITY
 from tenants.core.warnings import PolicyWarning
 
 Mark = Literal["+", "~", "-", "!", " "]
@@ -58,9 +59,8 @@ def content(mark: Mark, value: Any, field: str = "") -> Iterator[Line]:
                 yield from content(mark, inner, f"{field}.{key}" if field else key)
         case [dict(), *_]:
             for item in value:
-                own = next(str(item[key]) for key in IDENTITY if key in item)
                 rest = {key: inner for key, inner in item.items() if key not in IDENTITY}
-                yield mark, f"      {field}.{own}: {text(rest) if rest else 'added'}"
+                yield mark, f"      {field}.{identity(item)}: {text(rest) if rest else 'added'}"
         case _ if field not in IDENTITY:
             yield mark, f"      {field}: {text(value)}"
 

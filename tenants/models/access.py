@@ -14,6 +14,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from tenants.core.tokens import masked
+from tenants.models.keys import State, state_of
 from tenants.models.tenancy import Role, Tenant
 
 
@@ -69,11 +70,8 @@ class AccessToken(models.Model):
         return masked(self.public_id)
 
     @property
-    def state(self) -> str:
-        """active, expired or revoked."""
-        if self.revoked_at is not None:
-            return "revoked"
-        return "expired" if self.expires_at <= timezone.now() else "active"
+    def state(self) -> State:
+        return state_of(self.expires_at, self.revoked_at)
 
 
 class RecoveryCode(models.Model):

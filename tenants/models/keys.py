@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Literal
 
 from django.db import models
 from django.db.models import Q
@@ -12,6 +13,26 @@ from tenants.core.keys import masked
 from tenants.models.tenancy import Application, Tenant
 
 SOON = timedelta(days=14)  # so near an expiry somebody should have a look
+
+
+State = Literal["active", "expired", "revoked"]
+
+
+def state_of(expires_at: datetime | None, revoked_at: datetime | None) -> State:
+    """Of a key or a token, now."""
+    if revoked_at is not None:
+        return "revoked"
+    return "expired" if expires_at is not None and expires_at <= timezone.now() else "active"
+
+
+def in_state(state: State) -> Q:
+    """The rows of which `state_of` says so."""
+    now = timezone.now()
+    if state == "revoked":
+        return Q(revoked_at__isnull=False)
+    if state == "expired":
+        return Q(revoked_at=None, expires_at__lte=now)
+    return Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
 
 
 class ApiKey(models.Model):
@@ -44,13 +65,8 @@ class ApiKey(models.Model):
         return masked(self.public_id)
 
     @property
-    def state(self) -> str:
-        """active, expired or revoked."""
-        if self.revoked_at is not None:
-            return "revoked"
-        if self.expires_at is not None and self.expires_at <= timezone.now():
-            return "expired"
-        return "active"
+    def state(self) -> State:
+        return state_of(self.expires_at, self.revoked_at)
 
     @property
     def expires_soon(self) -> bool:

@@ -24,7 +24,6 @@ from tenants.services.objects import (
     edit_object,
     edit_objects,
     etag_of,
-    object_etag,
 )
 from tenants.services.second_factor import require_totp, reset_totp
 from tenants.services.state import hold, on_change
@@ -67,7 +66,6 @@ __all__ = [
     "expire_key",
     "hold",
     "note_use",
-    "object_etag",
     "on_change",
     "read_document",
     "record_counter",

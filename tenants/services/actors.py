@@ -7,7 +7,7 @@ from typing import Any, Literal, get_args
 
 from tenants.core.permissions import Action, can_for
 from tenants.errors import NotAllowed
-from tenants.selectors import membership_of
+from tenants.selectors import role_of
 
 Source = Literal["page", "api", "command", "admin", "system"]
 SOURCES: tuple[Source, ...] = get_args(Source)
@@ -26,11 +26,8 @@ class Actor:
 
 
 def actor_for(user: Any, source: Source, address: str = "") -> Actor:
-    """The signed-in person. Without a membership it may nothing, unless it is a superuser."""
-    member = membership_of(user)
-    role = member.role if member else "admin" if user.is_superuser else ""
-    tenant = member.tenant.name if member and member.tenant else None
-    return Actor(user.get_username(), source, address, role, tenant, user)
+    """The signed-in person, or the service that calls with a token."""
+    return Actor(user.get_username(), source, address, *role_of(user), user)
 
 
 def require(actor: Actor, action: Action, tenant: str | None = None) -> None:

@@ -7,15 +7,15 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.crypto import get_random_string
 
 from tenants.core.document import Budget as BudgetPart
 from tenants.core.issue import refused, short
@@ -26,13 +26,12 @@ from tenants.models import ApiKey, Application, Budget, KeySecret, Tenant
 from tenants.selectors import budget_of
 from tenants.services.actors import Actor, require
 from tenants.services.audit import record
+from tenants.services.ends import grace_of, in_days_or_never
 from tenants.services.projection import budget_row
 from tenants.services.rows import tenant_row
 from tenants.services.state import announce, bump
 
 CHUNK = 500
-LONGEST_DAYS = 3650
-LONGEST_GRACE_HOURS = 24 * 90
 
 
 def create_key(
@@ -55,7 +54,7 @@ def create_key(
     """
     require(actor, "keys.edit", tenant)
     _name_fits(name)
-    expires_at = _after(expires_days, "expires_days", timedelta(days=1), LONGEST_DAYS)
+    expires_at = in_days_or_never(expires_days)
     own = validate_budgets(list(budgets))
     with transaction.atomic():
         version = bump()
@@ -63,7 +62,7 @@ def create_key(
         if actor.tenant is not None:
             _has_room(owner)
         key = ApiKey.objects.create(
-            public_id=_random(ID_ALPHABET, ID_LENGTH),
+            public_id=get_random_string(ID_LENGTH, ID_ALPHABET),
             tenant=owner,
             application=inside,
             name=name,
@@ -86,13 +85,12 @@ def rotate_key(
         NotFound: there is no such key.
         PolicyRefused: it is revoked, or the grace is out of range.
     """
-    grace = _after(grace_hours, "grace_hours", timedelta(hours=1), LONGEST_GRACE_HOURS, least=0)
+    grace = grace_of(grace_hours)
     with transaction.atomic():
         version = bump()
         key = _usable(public_id, actor)
-        now = timezone.now()
-        key.secrets.filter(accepted_until__isnull=True).update(accepted_until=grace or now)
-        key.secrets.filter(accepted_until__lte=now).delete()
+        key.secrets.filter(accepted_until__isnull=True).update(accepted_until=grace)
+        key.secrets.filter(accepted_until__lte=timezone.now()).delete()
         text = _new_secret(key)
         said = {"grace_hours": grace_hours}
         record(actor, "key", public_id, field="secret", old="…", new=said, reason=reason)
@@ -110,7 +108,7 @@ def expire_key(
         NotFound: there is no such key.
         PolicyRefused: it is revoked, or the days are out of range.
     """
-    expires_at = _after(expires_days, "expires_days", timedelta(days=1), LONGEST_DAYS)
+    expires_at = in_days_or_never(expires_days)
     with transaction.atomic():
         version = bump()
         key = _key(public_id, actor)
@@ -232,26 +230,9 @@ def _has_room(tenant: Tenant) -> None:
 
 
 def _new_secret(key: ApiKey) -> str:
-    text = key_text(key.public_id, _random(BASE62, SECRET_LENGTH))
+    text = key_text(key.public_id, get_random_string(SECRET_LENGTH, BASE62))
     KeySecret.objects.create(key=key, digest=digest(text).hex())
     return text
-
-
-def _random(alphabet: str, length: int) -> str:
-    return "".join(secrets.choice(alphabet) for _ in range(length))
-
-
-def _after(
-    amount: float | None, field: str, unit: timedelta, most: float, least: float | None = None
-) -> datetime | None:
-    """The moment `amount` units from now; None for none, and for 0 where that is allowed."""
-    if amount is None or (amount == 0 and least == 0):
-        return None
-    if isinstance(amount, bool) or not 0 < amount <= most:  # NaN is refused here as well
-        lowest = "0" if least == 0 else "more than 0"
-        message = f"{field} is {short(amount)}; it takes {lowest} up to {most:g}"
-        raise refused(field, amount, message)
-    return timezone.now() + amount * unit
 
 
 def _name_fits(name: str) -> None:

@@ -8,16 +8,15 @@ None takes a value away so that the tier's or the default holds again.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import Any
 
-from tenants.core.diff import LISTS, Kind, content, named
+from tenants.core.diff import LISTS, Kind, content, name_field, named
 from tenants.core.document import Document, canonical
 from tenants.core.issue import refused
 from tenants.core.validation import validate
 from tenants.errors import Conflict, NotFound
-from tenants.selectors import current_document
 from tenants.services.actors import Actor, require
 from tenants.services.documents import Applied, change
 
@@ -86,14 +85,15 @@ def delete_object(
 
 
 def creating(kind: Kind, fields: Mapping[str, Any]) -> Proposal:
-    name = str(fields.get(_key(kind), ""))
+    key = name_field(kind)
+    name = str(fields.get(key, ""))
 
     def propose(old: Document) -> Document:
         if name in named(old, kind):
-            raise refused(_key(kind), name, f"{kind} {name!r} exists already")
+            raise refused(key, name, f"{kind} {name!r} exists already")
         data = canonical(old)
         items, own = _place(data, kind, name)
-        items.append(_patched({}, {**fields, _key(kind): own or fields.get(_key(kind))}))
+        items.append(_patched({}, {**fields, key: own or fields.get(key)}))
         return validate(data)
 
     return propose
@@ -105,12 +105,6 @@ def editing(kind: Kind, name: str, fields: Mapping[str, Any], etag: str | None =
         return editing_each(kind, {name: fields})(old)
 
     return propose
-
-
-def editing_many(kind: Kind, names: Iterable[str], fields: Mapping[str, Any]) -> Proposal:
-    """The same merge patch on each of them."""
-    given = {key: value for key, value in fields.items() if key != _key(kind)}
-    return editing_each(kind, dict.fromkeys(names, given))
 
 
 def editing_each(kind: Kind, edits: Mapping[str, Mapping[str, Any]]) -> Proposal:
@@ -138,17 +132,12 @@ def deleting(kind: Kind, name: str, etag: str | None = None) -> Proposal:
     return propose
 
 
-def object_etag(kind: Kind, name: str) -> str:
+def etag_of(document: Document, kind: Kind, name: str) -> str:
     """Changes with the object's own content (a tenant's applications have their own).
 
     Raises:
         NotFound: there is no such object.
     """
-    return etag_of(current_document(), kind, name)
-
-
-def etag_of(document: Document, kind: Kind, name: str) -> str:
-    """`object_etag` as of a document that was read already."""
     found = named(document, kind).get(name)
     if found is None:
         raise NotFound(f"there is no {kind} {name!r}")
@@ -160,10 +149,6 @@ def _check_seen(document: Document, kind: Kind, name: str, etag: str | None) -> 
     current = etag_of(document, kind, name)
     if etag is not None and etag != current:
         raise Conflict(f"{kind} {name!r} was changed by somebody else meanwhile")
-
-
-def _key(kind: Kind) -> str:
-    return "model" if kind == "pool" else "name"
 
 
 def _place(data: dict[str, Any], kind: Kind, name: str) -> tuple[list[dict[str, Any]], str]:
@@ -179,16 +164,16 @@ def _place(data: dict[str, Any], kind: Kind, name: str) -> tuple[list[dict[str, 
 
 
 def _position(items: list[dict[str, Any]], kind: Kind, own: str) -> int:
-    return next(i for i, item in enumerate(items) if item[_key(kind)] == own)
+    return next(i for i, item in enumerate(items) if item[name_field(kind)] == own)
 
 
 def _edit(data: dict[str, Any], kind: Kind, name: str, fields: Mapping[str, Any]) -> None:
     items, own = _place(data, kind, name)
     position = _position(items, kind, own)
-    if fields.get(_key(kind), own) not in (own, name):
-        renamed = fields[_key(kind)]
-        raise refused(_key(kind), renamed, f"a {kind} keeps its name: {name!r}")
-    given = {key: value for key, value in fields.items() if key != _key(kind)}
+    key = name_field(kind)
+    if fields.get(key, own) not in (own, name):
+        raise refused(key, fields[key], f"a {kind} keeps its name: {name!r}")
+    given = {field: value for field, value in fields.items() if field != key}
     items[position] = _patched(items[position], given)
 
 

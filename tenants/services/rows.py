@@ -21,7 +21,8 @@ def tenant_row(name: str) -> Tenant:
 
 def user_row(username: str) -> Any:
     """Raises NotFound unless somebody has exactly this name."""
-    found = get_user_model()._default_manager.filter(username=plain(username)).first()
+    users = get_user_model()._default_manager.select_related("membership__tenant")
+    found = users.filter(username=plain(username)).first()
     if found is None or found.get_username() != username:
         raise NotFound(f"there is no user {username!r}")
     return found

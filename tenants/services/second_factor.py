@@ -7,12 +7,12 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterable
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.crypto import get_random_string
 from django_otp.plugins.otp_totp.models import TOTPDevice
 
 from tenants.core.issue import refused
@@ -172,11 +172,7 @@ def _new_codes(user: Any) -> list[str]:
 
 
 def _code() -> str:
-    groups = (
-        "".join(secrets.choice(ID_ALPHABET) for _ in range(GROUP_LENGTH))
-        for _ in range(CODE_GROUPS)
-    )
-    return "-".join(groups)
+    return "-".join(get_random_string(GROUP_LENGTH, ID_ALPHABET) for _ in range(CODE_GROUPS))
 
 
 def _use_recovery_code(user: Any, code: str) -> bool:

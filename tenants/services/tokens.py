@@ -9,12 +9,12 @@
 from __future__ import annotations
 
 import re
-import secrets
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
+from django.utils.crypto import get_random_string
 
 from tenants.core.issue import refused, short
 from tenants.core.keys import BASE62, ID_ALPHABET, ID_LENGTH, SECRET_LENGTH, digest
@@ -24,11 +24,10 @@ from tenants.errors import NotFound
 from tenants.models import AccessToken
 from tenants.services.actors import Actor, require
 from tenants.services.audit import record
+from tenants.services.ends import DEFAULT_DAYS, in_days
 from tenants.services.rows import tenant_row, user_row
 from tenants.services.state import hold
 
-LONGEST_DAYS = 3650
-DEFAULT_DAYS = 365
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -54,7 +53,7 @@ def create_service_token(
     if not NAME.fullmatch(name):
         takes = "it takes 1 to 63 of a-z, 0-9 and -, not - at an end"
         raise refused("name", name, f"name is {short(name)}; {takes}")
-    until = _end(expires_days)
+    until = in_days(expires_days)
     with transaction.atomic():
         hold()
         if AccessToken.objects.filter(name=name, user=None).exists():
@@ -77,7 +76,7 @@ def renew_token(
         NotFound, NotAllowed: as in `create_service_token`.
     """
     _own_or_manager(actor, username)
-    until = _end(expires_days)
+    until = in_days(expires_days)
     with transaction.atomic():
         hold()
         user = user_row(username)
@@ -131,7 +130,7 @@ def revoke_token(public_id: str, *, actor: Actor, reason: str = "") -> AccessTok
 
 def issue_for(user: Any, actor: Actor, until: datetime | None = None) -> tuple[AccessToken, str]:
     """A token of a person who has none. The caller writes the audit entry."""
-    return _issue(actor, until or _end(DEFAULT_DAYS), user=user)
+    return _issue(actor, until or in_days(DEFAULT_DAYS), user=user)
 
 
 def _own_or_manager(actor: Actor, username: str) -> None:
@@ -148,8 +147,8 @@ def _revoke_of(user: Any) -> AccessToken | None:
 
 
 def _issue(actor: Actor, until: datetime, **owner: Any) -> tuple[AccessToken, str]:
-    public_id = "".join(secrets.choice(ID_ALPHABET) for _ in range(ID_LENGTH))
-    text = token_text(public_id, "".join(secrets.choice(BASE62) for _ in range(SECRET_LENGTH)))
+    public_id = get_random_string(ID_LENGTH, ID_ALPHABET)
+    text = token_text(public_id, get_random_string(SECRET_LENGTH, BASE62))
     token = AccessToken.objects.create(
         public_id=public_id,
         digest=digest(text).hex(),
@@ -158,13 +157,6 @@ def _issue(actor: Actor, until: datetime, **owner: Any) -> tuple[AccessToken, st
         **owner,
     )
     return token, text
-
-
-def _end(days: float) -> datetime:
-    if isinstance(days, bool) or not 0 < days <= LONGEST_DAYS:  # NaN is refused here as well
-        message = f"expires_days is {short(days)}; it takes more than 0 up to {LONGEST_DAYS}"
-        raise refused("expires_days", days, message)
-    return timezone.now() + timedelta(days=days)
 
 
 def _json(said: dict[str, Any]) -> dict[str, Any]:

@@ -128,18 +128,6 @@ def zone() -> str:
     return timezone.get_current_timezone_name()
 
 
-@register.filter
-def item(mapping: Any, key: Any) -> Any:
-    return mapping.get(key) if hasattr(mapping, "get") else None
-
-
-ROLE_NAMES = {
-    "admin": "admin",
-    "operator": "operator",
-    "tenant-admin": "tenant admin",
-    "tenant-viewer": "tenant viewer",
-}
-
 # heading, then (label, URL name, action that the page needs, names of pages under it)
 NAVIGATION: tuple[tuple[str, tuple[tuple[str, str, Action, tuple[str, ...]], ...]], ...] = (
     (
@@ -190,8 +178,7 @@ def role_name(context: template.Context) -> str:
     viewer = viewer_in(context)
     if viewer is None:
         return "no role"
-    name = ROLE_NAMES[viewer.role]
-    return f"{name} of {viewer.tenant}" if viewer.tenant else name
+    return f"{viewer.role} of {viewer.tenant}" if viewer.tenant else viewer.role
 
 
 @register.simple_tag(takes_context=True)

@@ -19,8 +19,8 @@ from tenants.errors import PolicyRefused
 from tenants.forms.people import CodeForm, PasswordForm
 from tenants.services import second_factor
 from tenants.sessions import pass_second_factor, pending
-from tenants.views.answers import actor, confirm, reason
-from tenants.views.users import facts_of, renew, show_refusal
+from tenants.views.answers import actor, confirm, reason, show_refusal
+from tenants.views.users import facts_of, renew
 
 
 def account(request: HttpRequest) -> HttpResponse:
@@ -128,9 +128,11 @@ def sign_out(request: HttpRequest) -> HttpResponse:
         logout(request)
         return redirect("login")
 
-    return asked(
+    return confirm(
         request,
         act,
+        back=reverse("account"),
+        back_label="Account",
         title="Sign out everywhere",
         explanation="Every session of yours ends, this one too. Your token works on.",
         verb="Sign out everywhere",
@@ -147,27 +149,16 @@ def token_revoke(request: HttpRequest) -> HttpResponse:
         services.revoke_own_token(name, actor=actor(request), reason=reason(request))
         return redirect("account")
 
-    return asked(
+    return confirm(
         request,
         act,
+        back=reverse("account"),
+        back_label="Account",
         title="Revoke your token",
         explanation="Calls of the admin API with it are refused at once.",
         verb="Revoke token",
         danger=True,
     )
-
-
-def asked(request: HttpRequest, act: Any, **said: Any) -> HttpResponse:
-    """Do it where the form was sent; else, or where it is refused, show the form."""
-    faults: list[str] = []
-    if request.method == "POST":
-        try:
-            done: HttpResponse = act()
-        except PolicyRefused as refusal:
-            faults = [issue.message for issue in refusal.issues]
-        else:
-            return done
-    return confirm(request, **said, back=reverse("account"), back_label="Account", faults=faults)
 
 
 def recovery(request: HttpRequest, made: list[str]) -> HttpResponse:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +12,7 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.utils.html import format_html
 
+from tenants.errors import NotFound, PolicyRefused
 from tenants.services.actors import Actor, actor_for
 from tenants.services.documents import Applied
 
@@ -51,6 +52,7 @@ def tell(request: HttpRequest, what: str, applied: Applied) -> None:
 
 def confirm(
     request: HttpRequest,
+    act: Callable[[], HttpResponse],
     *,
     title: str,
     explanation: str,
@@ -58,10 +60,15 @@ def confirm(
     back: str,
     back_label: str,
     danger: bool = False,
-    faults: list[str] | None = None,
-    etag: str = "",
 ) -> HttpResponse:
-    """For what is no change of the policy; those go through `preview.run`."""
+    """Ask whether it is meant, and do it where the form was sent; where that is refused, say why.
+    For what is no change of the policy; those go through `preview.run`."""
+    faults: list[str] = []
+    if request.method == "POST":
+        try:
+            return act()
+        except PolicyRefused as refusal:
+            faults = [issue.message for issue in refusal.issues]
     context: Mapping[str, Any] = {
         "title": title,
         "explanation": explanation,
@@ -69,8 +76,23 @@ def confirm(
         "back": back,
         "back_label": back_label,
         "danger": danger,
-        "faults": faults or [],
-        "etag": etag,
+        "faults": faults,
         "reason": reason(request),
     }
     return render(request, "tenants/confirm.html", context, status=409 if faults else 200)
+
+
+def show_refusal(form: Any, refusal: PolicyRefused | NotFound, named: str = "tenant") -> None:
+    """Each fault at the field that it is about; `named` is the one that names what is not there."""
+    if isinstance(refusal, NotFound):
+        form.add_error(named, str(refusal))
+        return
+    for issue in refusal.issues:
+        form.accept(issue.loc, issue.message) or form.add_error(None, issue.message)
+
+
+def told_once(
+    request: HttpRequest, title: str, secrets: list[tuple[str, str]], done: str
+) -> HttpResponse:
+    context = {"title": title, "secrets": secrets, "done": done}
+    return render(request, "tenants/told_once.html", context)

@@ -9,6 +9,7 @@ from django.urls import reverse
 
 from tenants import selectors
 from tenants.core.diff import named
+from tenants.core.document import Document
 from tenants.core.shown import counted, few
 from tenants.errors import PolicyRefused
 from tenants.forms.bulk import BulkForm
@@ -20,7 +21,8 @@ from tenants.views.answers import Place
 def tenants(request: HttpRequest) -> HttpResponse:
     """From the list come ticked `name`s, or `all` with `matching`; later `names` holds them. With
     a `state` the list's button has said all that there is to say."""
-    names, document = chosen(request), selectors.current_document()
+    document = selectors.current_document()
+    names = chosen(request, document)
     if not names:
         messages.error(request, "No tenant is chosen. Tick those that you want to change.")
         return redirect("tenants")
@@ -45,13 +47,13 @@ def tenants(request: HttpRequest) -> HttpResponse:
     return render(request, "tenants/bulk.html", context, status=422 if form.errors else 200)
 
 
-def chosen(request: HttpRequest) -> list[str]:
+def chosen(request: HttpRequest, document: Document) -> list[str]:
     """In the policy's order, each once; names that are no tenants count for nothing."""
     given = request.POST if request.method == "POST" else request.GET
     names = {*given.get("names", "").split(), *given.getlist("name")}
     if given.get("all"):
         names |= set(given.get("matching", "").split())
-    return [name for name in named(selectors.current_document(), "tenant") if name in names]
+    return [name for name in named(document, "tenant") if name in names]
 
 
 def is_filled(request: HttpRequest) -> bool:
@@ -68,7 +70,7 @@ def asked(names: list[str], form: BulkForm) -> preview.Asked:
         Place(reverse("tenant", args=[one]), one) if one else Place(reverse("tenants"), "Tenants")
     )
     return preview.Asked(
-        propose=objects.editing_many("tenant", names, patch),
+        propose=objects.editing_each("tenant", dict.fromkeys(names, patch)),
         title=f"{verb} {many}",
         done=f"{many.capitalize()} {did}.",
         back=back,

@@ -23,16 +23,17 @@ from django.utils import timezone
 from tenants import selectors
 from tenants.core.effective import names_for
 from tenants.core.first_call import with_curl, with_openai
+from tenants.core.keys import id_in
 from tenants.errors import NotFound, PolicyRefused
-from tenants.forms import ExpiryForm, GraceForm, KeyForm
+from tenants.forms.keys import ExpiryForm, GraceForm, KeyForm
 from tenants.forms.rows import Budgets
 from tenants.forms.sheet import BUDGET_NOTE, as_fields
 from tenants.gate import viewer
 from tenants.models import ApiKey
-from tenants.models.keys import SOON
+from tenants.models.keys import SOON, in_state
 from tenants.services import keys as services
 from tenants.services.state import bump
-from tenants.views.answers import actor, confirm, reason
+from tenants.views.answers import actor, confirm, reason, show_refusal
 
 PAGE = 50
 MOST_AT_ONCE = 200
@@ -44,16 +45,14 @@ STALE = (
 )
 
 
-def in_state(state: str) -> Q:
+def chosen_by(state: str) -> Q:
     """Without a state all but what was revoked: that is over, and there is ever more of it."""
-    now = timezone.now()
-    working = Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now))
     states: Mapping[str, Q] = {
-        "active": working,
-        "expiring soon": Q(revoked_at=None, expires_at__gt=now, expires_at__lte=now + SOON),
-        "expired": Q(revoked_at=None, expires_at__lte=now),
-        "never used": working & Q(last_used_at=None),
-        "revoked": Q(revoked_at__isnull=False),
+        "active": in_state("active"),
+        "expiring soon": in_state("active") & Q(expires_at__lte=timezone.now() + SOON),
+        "expired": in_state("expired"),
+        "never used": in_state("active") & Q(last_used_at=None),
+        "revoked": in_state("revoked"),
         EVERYTHING: Q(),
     }
     return states.get(state, Q(revoked_at=None))
@@ -66,9 +65,9 @@ def keys(request: HttpRequest) -> HttpResponse:
     who = viewer(request)
     asked = {name: request.GET.get(name, "").strip() for name in ("q", "tenant", "state")}
     tenant = who.tenant if who.confined else asked["tenant"] or None
-    found = selectors.keys(tenant).filter(in_state(asked["state"]))
+    found = selectors.keys(tenant).filter(chosen_by(asked["state"]))
     if query := asked["q"]:
-        found = found.filter(Q(name__icontains=query) | Q(public_id__icontains=bare(query)))
+        found = found.filter(Q(name__icontains=query) | Q(public_id__icontains=id_in(query)))
     context = {
         "page": Paginator(found, PAGE).get_page(request.GET.get("page")),
         "asked": asked,
@@ -79,11 +78,6 @@ def keys(request: HttpRequest) -> HttpResponse:
         "filtered": any(asked.values()),
     }
     return render(request, "tenants/keys.html", context)
-
-
-def bare(query: str) -> str:
-    """A key's id, also of one that was pasted as pages and logs show it: `fl_…id…_…`."""
-    return query.removeprefix("fl_").partition("_")[0]
 
 
 def create(request: HttpRequest) -> HttpResponse:
@@ -99,11 +93,8 @@ def create(request: HttpRequest) -> HttpResponse:
                 actor=actor(request),
                 reason=reason(request),
             )
-        except PolicyRefused as refusal:
-            for issue in refusal.issues:
-                form.accept(issue.loc, issue.message) or form.add_error(None, issue.message)
-        except NotFound as missing:
-            form.add_error("application", str(missing))
+        except (PolicyRefused, NotFound) as refusal:
+            show_refusal(form, refusal, named="application")
         else:
             return shown_once(request, key, secret, "made")
     context = {"form": form, "reason": reason(request), "applications": suggested(form)}
@@ -233,12 +224,15 @@ def seen_of(key: ApiKey) -> str:
 
 def revoke(request: HttpRequest, public_id: str) -> HttpResponse:
     key = own_key(request, public_id)
-    if request.method == "POST":
+
+    def act() -> HttpResponse:
         services.revoke_key(public_id, actor=actor(request), reason=reason(request))
         messages.success(request, f"Key {key.masked} is revoked.")
         return redirect(list_of(key))
+
     return confirm(
         request,
+        act,
         title=f"Revoke {key.masked}",
         explanation=f"Requests with this key of {key.tenant.name} are refused within a second; "
         "those that run finish. It cannot be taken back: make a new key instead.",

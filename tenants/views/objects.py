@@ -12,7 +12,7 @@ from django.urls import reverse
 from tenants import selectors
 from tenants.core.diff import Kind, named
 from tenants.core.document import Document, Tenant
-from tenants.core.effective import origins
+from tenants.core.effective import origins, tier_of
 from tenants.core.shown import budget_text, words
 from tenants.errors import PolicyRefused
 from tenants.forms.sheet import Sheet
@@ -188,9 +188,8 @@ def inherited(document: Document, kind: Kind, name: str) -> dict[str, str]:
     tenant = named(document, kind).get(name)
     if not isinstance(tenant, Tenant):
         return {}
-    tier = next(tier for tier in document.tiers if tier.name == tenant.tier)
     found: dict[str, str] = {}
-    for field, (value, origin) in origins(tenant, tier).items():
+    for field, (value, origin) in origins(tenant, tier_of(tenant, document)).items():
         if field.startswith("budgets.") and origin == "tier":
             found[field.replace(".", "__", 1)] = budget_text(value)
             continue

@@ -11,8 +11,8 @@ from tenants import selectors, services
 from tenants.errors import NotFound, PolicyRefused
 from tenants.forms.people import ServiceTokenForm
 from tenants.gate import viewer
-from tenants.views.answers import actor, confirm, reason
-from tenants.views.users import show_refusal, told_once, with_tenants
+from tenants.views.answers import actor, confirm, reason, show_refusal, told_once
+from tenants.views.users import with_tenants
 
 
 def tokens(request: HttpRequest) -> HttpResponse:
@@ -52,11 +52,14 @@ def revoke(request: HttpRequest, token_id: str) -> HttpResponse:
     token = selectors.service_tokens().filter(public_id=token_id).first()
     if token is None:
         raise Http404
-    if request.method == "POST":
+
+    def act() -> HttpResponse:
         services.revoke_token(token_id, actor=actor(request), reason=reason(request))
         return redirect("tokens")
+
     return confirm(
         request,
+        act,
         title=f"Revoke the token {token.name}",
         explanation="Calls of the admin API with it are refused at once. It cannot be taken back, "
         "and its name is not given again: make a new one instead.",

@@ -14,6 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from tenants import selectors, services
+from tenants.core.diff import named
 from tenants.core.permissions import ROLES
 from tenants.errors import NotFound, PolicyRefused
 from tenants.forms.people import DaysForm, RoleForm, UserForm
@@ -22,7 +23,7 @@ from tenants.services.lockouts import wrong_passwords
 from tenants.services.rows import user_row
 from tenants.services.second_factor import has_totp, those_with_totp
 from tenants.services.sso import signs_in_by_sso
-from tenants.views.answers import actor, confirm, reason
+from tenants.views.answers import actor, confirm, reason, show_refusal, told_once
 
 FILTERS = ("q", "role", "tenant", "state")
 
@@ -200,23 +201,20 @@ def step(name: str) -> View:
 
     def view(request: HttpRequest, username: str) -> HttpResponse:
         found = person(username)
-        faults: list[str] = []
-        if request.method == "POST":
-            try:
-                secret = asked.act(username, actor=actor(request), reason=reason(request))
-            except PolicyRefused as refusal:
-                faults = [issue.message for issue in refusal.issues]
-            else:
-                return after(request, asked, found, secret)
+
+        def act() -> HttpResponse:
+            secret = asked.act(username, actor=actor(request), reason=reason(request))
+            return after(request, asked, found, secret)
+
         return confirm(
             request,
+            act,
             title=f"{asked.title} {username}",
             explanation=asked.explanation,
             verb=asked.verb,
             back=user_url(found),
             back_label=username,
             danger=asked.danger,
-            faults=faults,
         )
 
     return view
@@ -231,7 +229,8 @@ def after(request: HttpRequest, done: Step, person: Any, secret: Any) -> HttpRes
 
 
 def token(request: HttpRequest, username: str) -> HttpResponse:
-    return renew(request, person(username), user_url(person(username)), username)
+    found = person(username)
+    return renew(request, found, user_url(found), username)
 
 
 def renew(request: HttpRequest, person: Any, back: str, back_label: str) -> HttpResponse:
@@ -254,18 +253,11 @@ def renew(request: HttpRequest, person: Any, back: str, back_label: str) -> Http
         "form": form,
         "person": person,
         "token": selectors.token_of(person),
+        "reason": reason(request),
         "back": back,
         "back_label": back_label,
     }
     return render(request, "tenants/token_renew.html", context)
-
-
-def told_once(
-    request: HttpRequest, title: str, secrets: list[tuple[str, str]], done: str
-) -> HttpResponse:
-    return render(
-        request, "tenants/told_once.html", {"title": title, "secrets": secrets, "done": done}
-    )
 
 
 def person(username: str) -> Any:
@@ -279,18 +271,6 @@ def user_url(person: Any) -> str:
     return reverse("user", args=[person.get_username()])
 
 
-def tenant_names() -> list[str]:
-    return [tenant.name for tenant in selectors.current_document().tenants]
-
-
 def with_tenants(form: Any) -> Any:
-    form.allow(tenant_names())
+    form.allow(named(selectors.current_document(), "tenant"))
     return form
-
-
-def show_refusal(form: Any, refusal: PolicyRefused | NotFound) -> None:
-    if isinstance(refusal, NotFound):
-        form.add_error("tenant", str(refusal))
-        return
-    for issue in refusal.issues:
-        form.accept(issue.loc, issue.message) or form.add_error(None, issue.message)

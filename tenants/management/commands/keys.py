@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from django.core.management.base import CommandParser
 
 from tenants import selectors, services
+from tenants.core.keys import id_in
 from tenants.management.shell import ActionCommand, actor, change_arguments
 from tenants.models import ApiKey
 
@@ -56,7 +57,7 @@ class Command(ActionCommand):
 
     def rotate(self, options: dict[str, Any]) -> None:
         key, secret = services.rotate_key(
-            key_id(options),
+            id_in(options["key_id"]),
             options["grace_hours"],
             actor=actor(options),
             reason=options["reason"],
@@ -64,7 +65,9 @@ class Command(ActionCommand):
         self._told_once(key, secret, options)
 
     def revoke(self, options: dict[str, Any]) -> None:
-        key = services.revoke_key(key_id(options), actor=actor(options), reason=options["reason"])
+        key = services.revoke_key(
+            id_in(options["key_id"]), actor=actor(options), reason=options["reason"]
+        )
         if options["json"]:
             self.emit(described(key))
         else:
@@ -88,11 +91,6 @@ class Command(ActionCommand):
         else:
             self.emit_indented(said)
             self.stderr.write("Keep the key now: it is not shown again.")
-
-
-def key_id(options: dict[str, Any]) -> str:
-    given: str = options["key_id"]
-    return given.split("_")[1] if given.startswith("fl_") else given
 
 
 def described(key: ApiKey) -> dict[str, Any]:

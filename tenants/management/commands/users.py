@@ -10,7 +10,7 @@ from tenants import selectors, services
 from tenants.core.permissions import ROLES
 from tenants.errors import NotFound
 from tenants.management.shell import ActionCommand, actor, change_arguments
-from tenants.services.tokens import DEFAULT_DAYS
+from tenants.services.ends import DEFAULT_DAYS
 
 Said = dict[str, Any]
 
@@ -51,11 +51,11 @@ class Command(ActionCommand):
 
     def list(self, options: Said) -> None:
         for user in selectors.people():
-            member = getattr(user, "membership", None)
+            role, tenant = selectors.role_of(user)
             said = {
                 "username": user.get_username(),
-                "role": "admin" if user.is_superuser else member.role if member else None,
-                "tenant": member.tenant.name if member and member.tenant else None,
+                "role": role or None,
+                "tenant": tenant,
                 "enabled": user.is_active,
                 "last_sign_in": user.last_login,
             }

@@ -40,7 +40,7 @@ def test_reserved_shares_are_drawn_with_their_sum(admin: Client) -> None:
 
 def test_every_budget_is_listed_with_its_owner(admin: Client) -> None:
     rows = admin.get("/budgets/").context["page"]
-    assert [(row.kind, row.name, row.budget.name) for row in rows] == [
+    assert [(row.kind, row.owner, row.budget.name) for row in rows] == [
         ("tier", "gold", "burst"),
         ("tier", "gold", "hourly"),
         ("tier", "bronze", "daily"),

@@ -112,7 +112,7 @@ def test_of_many_edits_at_once_none_is_lost(
 def test_of_two_edits_with_one_etag_one_wins(
     policy: str, alice: Actor, at_once: Callable[..., list[Any]]
 ) -> None:
-    seen = services.object_etag("tenant", "acme")
+    seen = services.etag_of(selectors.current_document(), "tenant", "acme")
 
     def edit(weight: int) -> Callable[[], Any]:
         return lambda: services.edit_object(

@@ -112,7 +112,7 @@ def test_what_is_not_there_cannot_be_changed(kind: Kind, alice: Actor) -> None:
         with pytest.raises(services.NotFound):
             services.delete_object(kind, name, actor=alice)
         with pytest.raises(services.NotFound):
-            services.object_etag(kind, name)
+            services.etag_of(selectors.current_document(), kind, name)
 
 
 def test_an_application_of_nobody_cannot_be_made(alice: Actor) -> None:
@@ -145,7 +145,7 @@ def test_what_others_name_cannot_go(alice: Actor) -> None:
 
 
 def test_two_admins_never_overwrite_each_other_unseen(alice: Actor) -> None:
-    seen = services.object_etag("tenant", "acme")
+    seen = services.etag_of(selectors.current_document(), "tenant", "acme")
     services.edit_object("tenant", "acme", {"weight": 2}, actor=alice, etag=seen)
     with pytest.raises(services.Conflict, match="changed by somebody else"):
         services.edit_object("tenant", "acme", {"weight": 3}, actor=alice, etag=seen)
@@ -155,7 +155,7 @@ def test_two_admins_never_overwrite_each_other_unseen(alice: Actor) -> None:
 
 
 def test_another_objects_change_does_not_disturb(alice: Actor) -> None:
-    seen = services.object_etag("tenant", "acme")
+    seen = services.etag_of(selectors.current_document(), "tenant", "acme")
     services.edit_object("tier", "gold", {"weight": 5}, actor=alice)
     services.edit_object("application", "acme/bot", {"weight": 5}, actor=alice)
     services.edit_object("tenant", "acme", {"weight": 2}, actor=alice, etag=seen)

@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth import authenticate, get_user_model
 from django.http import HttpRequest
 
-from tenants import selectors, services
+from tenants import services
 from tenants.core.keys import digest
 from tenants.models import AccessToken, AuditEntry
 from tenants.services import Actor
@@ -20,7 +20,7 @@ def test_a_user_can_sign_in_and_has_a_token(role: str, tenant: str | None, alice
     user, password, token = services.create_user("ann", role, tenant, actor=alice)
     assert authenticate(HttpRequest(), username="ann", password=password) == user
     assert AccessToken.objects.get(digest=digest(token).hex()).user == user
-    member = selectors.membership_of(user)
+    member = user.membership
     assert member is not None
     assert (member.role, member.tenant and member.tenant.name) == (role, tenant)
     assert user.is_superuser is (role == "admin")

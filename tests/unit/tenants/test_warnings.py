@@ -5,15 +5,17 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
-from tenants.core.document import EMPTY
+from tenants.core.document import EMPTY, Document
 from tenants.core.warnings import (
     EndpointNow,
     LaneNow,
     LiveState,
+    PolicyWarning,
     TenantNow,
     affected,
-    warnings,
+    compiled,
 )
+from tenants.core.warnings import warnings as of_compiled
 from tests.unit.tenants.policies import POLICY, policies, read
 
 OLD = read(POLICY)
@@ -42,6 +44,10 @@ BUSY = LiveState(
         }
     },
 )
+
+
+def warnings(old: Document, new: Document, live: LiveState) -> list[PolicyWarning]:
+    return of_compiled(compiled(old), compiled(new), live)
 
 
 def told(good: str, new: str, live: LiveState = BUSY) -> list[str]:
@@ -197,10 +203,11 @@ def test_warnings_come_before_notes_and_what_could_not_be_looked_at_is_said() ->
 
 
 def test_the_tenants_to_look_at_are_those_whose_policy_changes_in_effect() -> None:
-    assert affected(OLD, read(POLICY.replace("weight: 8", "weight: 2"))) == ["acme"]
+    old, lighter = compiled(OLD), read(POLICY.replace("weight: 8", "weight: 2"))
+    assert affected(old, compiled(lighter)) == ["acme"]
     heavier = POLICY.replace("{name: free, lane: batch}", "{name: free, lane: batch, weight: 3}")
-    assert affected(OLD, read(heavier)) == ["bricks"]
-    assert affected(OLD, EMPTY) == ["acme", "bricks"]
+    assert affected(old, compiled(read(heavier))) == ["bricks"]
+    assert affected(old, compiled(EMPTY)) == ["acme", "bricks"]
 
 
 @given(policies(), policies())
