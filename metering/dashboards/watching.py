@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property
 from typing import Any
 from urllib.parse import urlencode
+
+from django.utils.functional import cached_property  # functools' holds one lock for all boards
 
 from metering.counting import Total, Totals
 from metering.dashboards import charts, figures

@@ -10,9 +10,10 @@ import socket
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
+
+from django.utils.functional import cached_property  # functools' holds one lock for all callers
 
 from tests.acceptance.stack import PATIENCE_S
 
